@@ -1,0 +1,3 @@
+"""The version of pyacl, read by the build."""
+
+__version__ = "0.1.0"
