@@ -1,0 +1,1 @@
+"""Who answers the C calls. Every backend answers one question: address(name) -> int | None."""

@@ -1,0 +1,29 @@
+"""The simulated NPU in C: entry points that take what C hands over, call the engine, and write the answers to host memory.
+
+registry.py   `answers`, and the table of everything that is answered
+dispatch.py   one entry point made into a plain callable: lock, failures into codes, messages and last errors
+hostmem.py    the only module that touches host memory by address
+<area>.py     the entry points of an area: short functions; the rules are in the engine
+
+An entry point gets the machine and the C arguments: pointers and handles as int (NULL is 0), numbers as int or float, structures passed
+by value as ctypes structures. It returns None for success, an int for another code, or the value of a function that does not return aclError::
+
+    @answers("aclrtGetDeviceCount")
+    def get_device_count(sim: Machine, count: int) -> None:
+        require(count, "count")                       # 100000, EH0002
+        hostmem.write_u32(count, len(sim.devices))
+
+The same function may answer several names: `@answers("aclrtDestroyEvent", "rtEventDestroy")`. What is left out is said with
+`partly="..."`, which becomes a line of the generated table of what is simulated. A new area module is added to AREAS below.
+"""
+from __future__ import annotations
+
+import importlib
+
+AREAS = ("process", "errors", "device", "context", "stream", "event", "notify", "callback", "overflow")
+
+
+def load_areas() -> None:
+    """Import every area, so that its entry points are in the table."""
+    for area in AREAS:
+        importlib.import_module("%s.%s" % (__name__, area))

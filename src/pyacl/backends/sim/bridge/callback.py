@@ -1,0 +1,3 @@
+"""Entry points: callback."""
+from __future__ import annotations
+

@@ -1,0 +1,3 @@
+"""Entry points: context."""
+from __future__ import annotations
+

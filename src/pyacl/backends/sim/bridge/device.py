@@ -1,0 +1,3 @@
+"""Entry points: device."""
+from __future__ import annotations
+

@@ -1,0 +1,56 @@
+"""One entry point made into the callable behind a C address: takes the lock, turns failures into codes, messages and last errors."""
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ..engine.failures import CallFailure
+from ..engine.machine import Machine
+from .registry import ANSWERS
+
+# what the runtime layer answers for a feature that a chip or a release does not have
+NOT_SUPPORTED = 207000
+
+
+def make_callable(machine: Machine, name: str, returns_code: bool = True) -> Callable[..., Any]:
+    """The callable for a C function: called with the C arguments, returns what C gets.
+
+    Parameters
+    ----------
+    returns_code : the C function returns aclError or rtError_t; the others answer a failure with 0 or a null pointer
+    """
+    answer = ANSWERS.get(name)
+    if answer is None:
+        return _not_simulated(machine, name, returns_code)
+    function, lock = answer.function, machine.lock
+
+    if answer.locked:
+        def call(*args: Any) -> Any:
+            try:
+                with lock:
+                    result = function(machine, *args)
+            except CallFailure as failure:
+                return _failed(machine, name, failure, returns_code)
+            return 0 if result is None else result
+    else:
+        def call(*args: Any) -> Any:
+            try:
+                result = function(machine, *args)
+            except CallFailure as failure:
+                return _failed(machine, name, failure, returns_code)
+            return 0 if result is None else result
+    return call
+
+
+def _failed(machine: Machine, name: str, failure: CallFailure, returns_code: bool) -> int:
+    thread = machine.thread
+    if failure.message_code is not None:
+        thread.messages.append((failure.message_code, "%s: %s" % (name, failure.text)))
+    if failure.runtime:
+        thread.last_error = failure.code
+    return failure.code if returns_code else 0
+
+
+def _not_simulated(machine: Machine, name: str, returns_code: bool) -> Callable[..., Any]:
+    def call(*args: Any) -> int:
+        return NOT_SUPPORTED if returns_code else 0
+    return call

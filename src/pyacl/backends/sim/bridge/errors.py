@@ -1,0 +1,3 @@
+"""Entry points: errors."""
+from __future__ import annotations
+

@@ -1,0 +1,3 @@
+"""Entry points: event."""
+from __future__ import annotations
+

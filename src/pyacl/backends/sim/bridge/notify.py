@@ -1,0 +1,3 @@
+"""Entry points: notify."""
+from __future__ import annotations
+

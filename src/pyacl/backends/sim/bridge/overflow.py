@@ -1,0 +1,3 @@
+"""Entry points: overflow."""
+from __future__ import annotations
+

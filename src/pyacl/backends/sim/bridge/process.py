@@ -1,0 +1,3 @@
+"""Entry points: process."""
+from __future__ import annotations
+

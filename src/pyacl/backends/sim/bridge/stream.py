@@ -1,0 +1,3 @@
+"""Entry points: stream."""
+from __future__ import annotations
+

@@ -1,0 +1,37 @@
+"""How a call fails: in the upper layer, in the runtime layer, or in a way for which the real library has no answer."""
+from __future__ import annotations
+
+from typing import Optional
+
+
+class CallFailure(Exception):
+    """A call that ends with an error code.
+
+    `message_code` (EH0001, EE1003, ...) and `text` become an entry of the thread's recent error messages; without a code there is no entry.
+    """
+
+    runtime = False
+
+    def __init__(self, code: int, message_code: Optional[str] = None, text: str = "") -> None:
+        super().__init__(code, message_code, text)
+        self.code = code
+        self.message_code = message_code
+        self.text = text
+
+
+class AclLayerError(CallFailure):
+    """Refused by the acl layer (parameter checks): does not become the thread's last error."""
+
+
+class RuntimeLayerError(CallFailure):
+    """Refused by the runtime layer: becomes the thread's last error."""
+
+    runtime = True
+
+
+class UndefinedBehavior(RuntimeError):
+    """A call for which the real library would crash, corrupt memory, or read memory that is freed."""
+
+
+class Deadlock(RuntimeError):
+    """A wait that can never end. The text names who waits for what, as a chain or a cycle."""

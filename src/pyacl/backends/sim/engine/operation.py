@@ -1,0 +1,78 @@
+"""One piece of work on a stream: what it is called, what it reads and writes, what it waits for, what it does."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Tuple
+
+from .places import Place
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .stream import Stream
+
+Range = Tuple[int, int]                 # address, number of bytes
+
+
+class Access(NamedTuple):
+    """The bytes an operation reads and writes: ranges of device or host addresses."""
+
+    reads: Tuple[Range, ...] = ()
+    writes: Tuple[Range, ...] = ()
+
+
+NO_ACCESS = Access()
+
+
+class Operation:
+    """Base of everything that is queued on a stream.
+
+    Attributes
+    ----------
+    name : the C function that queued it
+    access : what it reads and writes
+    place : (file, line) of the call; set by `Stream.submit`
+    stream : where it was queued; set by `Stream.submit`
+    done : True when finished
+    failure : exception its work raised, if any
+    locked : whether `start` runs under the engine lock (short book-keeping) or without it (copies, emulations)
+    """
+
+    __slots__ = ("name", "access", "place", "stream", "done", "failure", "number", "locked")
+
+    def __init__(self, name: str, access: Access = NO_ACCESS, locked: bool = True) -> None:
+        self.name = name
+        self.access = access
+        self.place: Place = None
+        self.stream: Optional[Stream] = None
+        self.done = False
+        self.failure: Optional[BaseException] = None
+        self.number = 0
+        self.locked = locked
+
+    def blocked_by(self) -> Any:
+        """None if it may start; else what must happen first: another Operation, or an object that operations signal (a Notify)."""
+        return None
+
+    def signals(self) -> Any:
+        """The object that this operation signals when it is done (the counterpart of `blocked_by`), or None."""
+        return None
+
+    def start(self, machine: Machine) -> bool:
+        """Do the work. True: finished; False: somebody calls `machine.scheduler.finish(self)` later."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return "<%s #%d%s>" % (self.name, self.number, " done" if self.done else "")
+
+
+class Work(Operation):
+    """An operation that calls a function."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, name: str, function: Callable[[], Any], access: Access = NO_ACCESS, locked: bool = False) -> None:
+        super().__init__(name, access, locked)
+        self.function = function
+
+    def start(self, machine: Machine) -> bool:
+        self.function()
+        return True

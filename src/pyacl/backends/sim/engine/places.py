@@ -1,0 +1,26 @@
+"""Places in the user's program: the nearest caller outside this package, as (file, line)."""
+from __future__ import annotations
+
+import os
+import sys
+from typing import Optional, Tuple
+
+Place = Optional[Tuple[str, int]]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))) + os.sep
+
+
+def caller() -> Place:
+    """The file and line of the innermost frame that is not part of pyacl (cheap: nothing is formatted or kept alive)."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_PACKAGE):
+            return name, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def describe(place: Place) -> str:
+    """`file:line`, for messages."""
+    return "an unknown place" if place is None else "%s:%d" % place

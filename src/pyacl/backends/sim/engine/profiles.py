@@ -1,0 +1,46 @@
+"""The facts of each SoC, and which CANN versions are known."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, List
+
+VERSIONS = ("7.0.0", "8.0.RC2", "8.0.RC3", "8.1.RC1", "8.5.0", "9.0.0", "9.1.0", "9.2.0-beta.2")
+_FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "profiles.json")
+_DEFAULT_MEMORY = 32 << 30           # where the facts do not say how much a chip has
+
+
+class Profile:
+    """One SoC; `facts` holds the raw numbers."""
+
+    def __init__(self, soc: str, facts: Dict[str, Any]) -> None:
+        self.soc = soc
+        self.facts = facts
+        self.family: str = facts["family"]
+        self.cube_cores: int = facts.get("cube_cores", facts["ai_cores"])
+        self.vector_cores: int = facts.get("vector_cores", 0)
+        self.ai_cpus: int = facts.get("ai_cpus", 0)
+        self.memory_bytes: int = facts.get("memory_bytes", _DEFAULT_MEMORY)
+        self.streams: int = facts.get("streams", 2048)
+        self.stream_depth: int = facts.get("stream_depth", 2048)
+
+
+def known_socs() -> List[str]:
+    with open(_FILE, encoding="utf-8") as file:
+        return sorted(json.load(file))
+
+
+def load(soc: str) -> Profile:
+    """The profile of a SoC; ValueError names the nearest ones if there is none."""
+    with open(_FILE, encoding="utf-8") as file:
+        table = json.load(file)
+    if soc not in table:
+        near = [name for name in sorted(table) if name.startswith(soc[:9])] or sorted(table)
+        raise ValueError("soc=%r is not a known SoC; choose one of: %s" % (soc, ", ".join(near)))
+    return Profile(soc, table[soc])
+
+
+def check_version(cann: str) -> str:
+    if cann not in VERSIONS:
+        raise ValueError("cann=%r is not a known CANN version; choose one of: %s" % (cann, ", ".join(VERSIONS)))
+    return cann
