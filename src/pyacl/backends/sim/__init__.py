@@ -6,9 +6,12 @@ bridge/   C entry points on top of it
 from __future__ import annotations
 
 import threading
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
+from ...raw.functions import FUNCTIONS
+from ..thunks import Thunk
 from .bridge import load_areas
+from .bridge.dispatch import make_callable
 from .engine import profiles
 from .engine.machine import Machine
 
@@ -29,8 +32,6 @@ class Backend:
     unregistered : what a launch of a kernel without an emulation does: "error" or "skip"
     """
 
-    name = "sim"
-
     def __init__(self, *, soc: str = "Ascend910B1", cann: str = "9.0.0", devices: int = 1, memory: Optional[int] = None,
                  order: str = "lazy", hazards: str = "off", unregistered: str = "error") -> None:
         profile = profiles.load(soc)
@@ -44,10 +45,26 @@ class Backend:
         if unregistered not in ("error", "skip"):
             raise ValueError("unregistered=%r: use 'error' or 'skip'" % (unregistered,))
         load_areas()
+        self.name = "sim:%s@%s" % (soc, cann)
         self.version: Optional[str] = cann
         self.machine = Machine(profile, cann, devices, memory, order, unregistered)
-        self._addresses: Dict[str, Optional[int]] = {}
+        self._thunks: Dict[str, Thunk] = {}
         self._making = threading.Lock()
 
+    def address(self, name: str) -> Optional[int]:
+        """The address of a C function, made when it is first asked for; None if the chosen CANN version lacks it."""
+        thunk = self._thunks.get(name)
+        if thunk is None:
+            row: Any = FUNCTIONS.get(name)
+            if row is None or not row.in_version(self.version):
+                return None
+            row = row.form(self.version)
+            with self._making:
+                thunk = self._thunks.get(name)
+                if thunk is None:
+                    thunk = Thunk(row, make_callable(self.machine, name, row.returns_status))
+                    self._thunks[name] = thunk
+        return thunk.address
+
     def close(self) -> None:
-        """Forget everything."""
+        """Nothing to give back: the addresses stay valid as long as the object lives."""

@@ -8,12 +8,13 @@ hostmem.py    the only module that touches host memory by address
 An entry point gets the machine and the C arguments: pointers and handles as int (NULL is 0), numbers as int or float, structures passed
 by value as ctypes structures. It returns None for success, an int for another code, or the value of a function that does not return aclError::
 
-    @answers("aclrtGetDeviceCount")
+    @answers("rtGetDeviceCount", "rtsGetDeviceCount")
+    @answers("aclrtGetDeviceCount", required="count")      # a null count: 100000, EH0002, from the acl layer
     def get_device_count(sim: Machine, count: int) -> None:
-        require(count, "count")                       # 100000, EH0002
+        runtime_require(count, "cnt")                      # a null count: 107000, EE1004, from the runtime layer
         hostmem.write_u32(count, len(sim.devices))
 
-The same function may answer several names: `@answers("aclrtDestroyEvent", "rtEventDestroy")`. What is left out is said with
+The acl function is the runtime function behind a few checks, so that one Python function usually answers both. What is left out is said with
 `partly="..."`, which becomes a line of the generated table of what is simulated. A new area module is added to AREAS below.
 """
 from __future__ import annotations

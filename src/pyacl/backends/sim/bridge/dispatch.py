@@ -5,7 +5,7 @@ from typing import Any, Callable
 
 from ..engine.failures import CallFailure
 from ..engine.machine import Machine
-from .registry import ANSWERS
+from .registry import ANSWERS, null_pointer
 
 # what the runtime layer answers for a feature that a chip or a release does not have
 NOT_SUPPORTED = 207000
@@ -23,22 +23,35 @@ def make_callable(machine: Machine, name: str, returns_code: bool = True) -> Cal
         return _not_simulated(machine, name, returns_code)
     function, lock = answer.function, machine.lock
 
-    if answer.locked:
-        def call(*args: Any) -> Any:
-            try:
-                with lock:
-                    result = function(machine, *args)
-            except CallFailure as failure:
-                return _failed(machine, name, failure, returns_code)
-            return 0 if result is None else result
-    else:
-        def call(*args: Any) -> Any:
-            try:
+    required = answer.required
+
+    def locked(*args: Any) -> Any:
+        try:
+            with lock:
                 result = function(machine, *args)
-            except CallFailure as failure:
-                return _failed(machine, name, failure, returns_code)
-            return 0 if result is None else result
-    return call
+        except CallFailure as failure:
+            return _failed(machine, name, failure, returns_code)
+        return 0 if result is None else result
+
+    def checked(*args: Any) -> Any:
+        for position, parameter in required:
+            if not args[position]:
+                return _failed(machine, name, null_pointer(parameter), returns_code)
+        return locked(*args)
+
+    def unlocked(*args: Any) -> Any:
+        try:
+            for position, parameter in required:
+                if not args[position]:
+                    raise null_pointer(parameter)
+            result = function(machine, *args)
+        except CallFailure as failure:
+            return _failed(machine, name, failure, returns_code)
+        return 0 if result is None else result
+
+    if not answer.locked:
+        return unlocked
+    return checked if required else locked
 
 
 def _failed(machine: Machine, name: str, failure: CallFailure, returns_code: bool) -> int:

@@ -9,13 +9,16 @@ Place = Optional[Tuple[str, int]]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))) + os.sep
 
+# the checked functions of raw.Api are compiled from text under such a name
+_OURS = (_PACKAGE, "<pyacl.")
+
 
 def caller() -> Place:
     """The file and line of the innermost frame that is not part of pyacl (cheap: nothing is formatted or kept alive)."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE):
+        if not name.startswith(_OURS):
             return name, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return None
