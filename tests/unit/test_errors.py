@@ -23,7 +23,7 @@ ROOT = Path(errors.__file__).resolve().parent.parent.parent
 CODES = {int(code): entry for code, entry in json.loads((ROOT / "src/pyacl/error_codes.json").read_text()).items()}
 CLASSES = [getattr(errors, name) for name in errors.__all__ if isinstance(getattr(errors, name), type)]
 
-STAMP = f"{STAMP}"
+STAMP = "[PID: 77] 2026-01-01-00:00:00.000.001"
 SOLUTION = "        Solution: 1.Check the input parameter range of the function. 2.Check the function invocation.\n"
 
 GETTER_NOISE = (
@@ -44,13 +44,13 @@ FAULT_TEXT = (
     "EZ9999: Inner Error!\n"
     f"EZ9999{STAMP} (EZ9999):  The error from device(chipId:3, dieId:0), serial number "
     "is 5, there is an exception of aivec error, core id is 9, error code = 0x800000, dump info: pc start: "
-    "0x124600c69b84, current: 0x124600c6a0f8, vec error info: 0x79.[FUNC:ProcessStarsCoreErrorInfo][FILE:core_proc.cc][LINE:333]\n"
+    "0x124600c69b84, current: 0x124600c6a0f8, vec error info: 0x79.[FUNC:Process][FILE:core_proc.cc][LINE:333]\n"
     "        TraceBack (most recent call last):\n"
     "       The extend info: errcode:(0x800000, 0, 0) errorStr: The DDR address of the MTE instruction is out of "
-    "range. fixp_error0 info: 0x1, fsmId:0, subErrType:4.[FUNC:ProcessStarsCoreErrorInfo][FILE:core_proc.cc][LINE:353]\n"
+    "range. fixp_error0 info: 0x1, fsmId:0, subErrType:4.[FUNC:Process][FILE:core_proc.cc][LINE:353]\n"
     "       Kernel task happen error, retCode=0x31, [vector core exception].[FUNC:PreCheck][FILE:task.cc][LINE:281]\n"
     "       [DFX_INFO]Aicore kernel execute failed, device_id=1, stream_id=7, report_stream_id=2, task_id=12, "
-    "flip_num=0, fault kernel_name=add_custom, fault kernel info ext=add, program id=4, hash=99.[FUNC:Print][FILE:t.cc][LINE:1]\n"
+    "flip_num=0, fault kernel_name=add_custom, program id=4.[FUNC:Print][FILE:t.cc][LINE:1]\n"
 )
 
 
@@ -247,8 +247,8 @@ def test_value_text():
          "EH0001", "size", "0"),
         (f"{STAMP} Invalid_Argument_Null_Pointer(EE1004): rtLaunch failed because func cannot "
          "be a NULL pointer.\n", "EE1004", "func", None),
-        ("EE1003: [PID: 1] 2024-01-01-00:00:00.000.001 rtSetDevice failed because value 9 for parameter devId is invalid. "
-         "Expected value: [0, 2).\n", "EE1003", "devId", "9"),
+        (f"EE1003: {STAMP} rtSetDevice failed because value 9 for parameter devId is "
+         "invalid. Expected value: [0, 2).\n", "EE1003", "devId", "9"),
     ],
 )  # fmt: skip
 def test_argument_texts(text, code, parameter, value):
