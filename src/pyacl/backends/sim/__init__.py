@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional
 
 from ...raw.functions import FUNCTIONS
 from ..thunks import Thunk
-from .bridge import load_areas
+from .bridge import hostmem, load_areas
 from .bridge.dispatch import make_callable
 from .engine import profiles
 from .engine.machine import Machine
@@ -48,6 +48,7 @@ class Backend:
         self.name = "sim:%s@%s" % (soc, cann)
         self.version: Optional[str] = cann
         self.machine = Machine(profile, cann, devices, memory, order, unregistered)
+        self.machine.host = hostmem
         self._thunks: Dict[str, Thunk] = {}
         self._making = threading.Lock()
 

@@ -119,6 +119,10 @@ def fill(address: int, value: int, size: int) -> None:
     ctypes.memset(address, value, size)
 
 
+#: (destination, source, size): copies between addresses; the ranges may overlap
+move = ctypes.memmove
+
+
 def keep_text(kept: Dict[str, Any], key: str, text: Optional[str]) -> int:
     """The address of a C string that lives until the next one with the same key (`machine.thread.kept`); 0 for None."""
     if text is None:

@@ -26,6 +26,8 @@ class Machine:
         self.cann = cann
         self.memory_bytes = memory if memory is not None else profile.memory_bytes
         self.unregistered = unregistered         # what a launch of a kernel without emulation does: "error" or "skip"
+        self.host: Any = None                    # memory of the host by address (move, fill, view): the bridge sets its hostmem here
+        self.when_closed: List[Callable[[int], None]] = []       # called with the number of a device that its last reset closes
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         self.thread = ThreadState()
