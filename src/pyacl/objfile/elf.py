@@ -261,7 +261,7 @@ class Elf:
         )
 
 
-def tlvs(stream: Buffer, *, big_endian: bool = False, unit: int = 1) -> Iterator[Tlv]:
+def tlvs(stream: Buffer, *, start: int = 0, big_endian: bool = False, unit: int = 1) -> Iterator[Tlv]:
     """Walk a stream of ``u16 type, u16 length`` records as the runtime does.
 
     Padding reads as type 0 with length 0 and is skipped; a record that overruns the stream ends the walk.
@@ -270,6 +270,8 @@ def tlvs(stream: Buffer, *, big_endian: bool = False, unit: int = 1) -> Iterator
     ----------
     stream : bytes-like
         The records, back to back.
+    start : int
+        Where in the stream to begin.
     big_endian : bool
         Byte order of the heads: the arguments inside TLV 4 are big-endian, everything else is little-endian.
     unit : int
@@ -277,17 +279,17 @@ def tlvs(stream: Buffer, *, big_endian: bool = False, unit: int = 1) -> Iterator
     """
     head = _TLV_HEAD_BE if big_endian else _TLV_HEAD_LE
     data = bytes(stream)
-    offset, end = 0, len(data)
+    offset, end = start, len(data)
     # A head that ends with the stream is not a record for the runtime (it asks for more than 4 bytes left).
     while end - offset > head.size:
         type_, length = head.unpack_from(data, offset)
-        start = offset + head.size
+        body = offset + head.size
         length *= unit
-        if start + length > end:
+        if body + length > end:
             return
         if type_ or length:
-            yield Tlv(type_, data[start : start + length], offset)
-        offset = start + length
+            yield Tlv(type_, data[body : body + length], offset)
+        offset = body + length
 
 
 def _shown(name: str) -> str:
