@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pyacl.objfile.arch import VECTOR_FLAGS, Architecture
 from pyacl.objfile.elf import (
     NAME_LIMIT,
+    SHT_NOBITS,
     SHT_NOTE,
     SHT_PROGBITS,
     STB_GLOBAL,
@@ -151,13 +152,10 @@ def read_code(elf: Elf) -> Code:
     symbols = elf.symbols(STT_FUNC, STT_OBJECT)
     functions = [symbol for symbol in symbols if _is_function(symbol)]
     meta = _all_kernel_meta(elf)
-    section = elf.section(ARG_SIZE_SECTION)
-    if section is None:
-        sizes: dict[str, int] = {}
-        kernels = functions
-    else:
-        sizes = _arg_sizes(elf, section, symbols)
-        kernels = [symbol for symbol in functions if symbol.name in sizes]
+    # A linked object has one such section, a relocatable one has one for each kernel.
+    sections = {section.number: section for section in elf.sections if section.name == ARG_SIZE_SECTION}
+    sizes = _arg_sizes(elf, sections, symbols)
+    kernels = [symbol for symbol in functions if symbol.name in sizes] if sections else functions
     entries = tuple(
         Entry(symbol.name, symbol.value, symbol.size, sizes.get(symbol.name), meta.get(symbol.name))
         for symbol in kernels
@@ -184,6 +182,19 @@ def registered_name(symbol: str, ktype: int | None) -> str:
     return stripped
 
 
+def halves_stay_apart(code: Code, architecture: Architecture | None) -> bool:
+    """Whether every half of a mixed kernel registers by itself, with its suffix and as a pure kernel.
+
+    So it is on Ascend 950 when the metadata has no kernel type: the MAGIC that loads such an object fills in a pure
+    type, and pure kernels keep their names. (Read in the runtime's source; no device has confirmed it.)
+    """
+    return (
+        architecture is not None
+        and architecture.npu_arch == "dav-3510"
+        and any(entry.meta is not None and entry.meta.ktype is None for entry in code.entries)
+    )
+
+
 def tiling_key(name: str, meta: KernelMeta | None) -> int | None:
     """Return the entry number of a registered name: FUNCTION_ENTRY, else the digits after the last underscore."""
     if meta is not None and meta.entry is not None:
@@ -202,11 +213,12 @@ def tiling_key(name: str, meta: KernelMeta | None) -> int | None:
 
 def merge(code: Code, architecture: Architecture | None, binary: BinaryMeta, sidecar: Sidecar) -> tuple[Kernel, ...]:
     """Merge halves into kernels, in the order of the symbol table."""
-    believed = code.meta_complete
+    apart = halves_stay_apart(code, architecture)
     halves: dict[str, list[Entry]] = {}
     for entry in code.entries:
-        ktype = entry.meta.ktype if entry.meta is not None and believed else None
-        halves.setdefault(registered_name(entry.symbol, ktype), []).append(entry)
+        ktype = entry.meta.ktype if entry.meta is not None and code.meta_complete else None
+        name = entry.symbol if apart else registered_name(entry.symbol, ktype)
+        halves.setdefault(name, []).append(entry)
     return tuple(_kernel(name, tuple(entries), architecture, binary, sidecar) for name, entries in halves.items())
 
 
@@ -284,20 +296,20 @@ def _is_function(symbol: Symbol) -> bool:
     )
 
 
-def _arg_sizes(elf: Elf, section: Section, symbols: list[Symbol]) -> dict[str, int]:
+def _arg_sizes(elf: Elf, sections: dict[int, Section], symbols: list[Symbol]) -> dict[str, int]:
     """Return bytes of the argument block by kernel symbol: a u32 that the object symbol `<kernel>__` points at."""
-    content = elf.content(section)
     sizes = {}
     for symbol in symbols:
-        if symbol.type != STT_OBJECT or symbol.section != section.number or not symbol.name.endswith("__"):
+        section = sections.get(symbol.section)
+        if section is None or symbol.type != STT_OBJECT or not symbol.name.endswith("__"):
             continue
         at = symbol.value - section.addr
-        if not 0 <= at <= len(content) - 4:
+        if section.type == SHT_NOBITS or not 0 <= at <= section.size - 4:
             raise KernelObjectError(
                 f"the argument size of {symbol.name[:-2][:80]!r} should lie at byte {at} of {ARG_SIZE_SECTION}, "
-                f"which has {len(content)} bytes"
+                f"which has {section.size} bytes"
             )
-        sizes[symbol.name[:-2]] = struct.unpack_from("<I", content, at)[0]
+        sizes[symbol.name[:-2]] = struct.unpack_from("<I", elf.data, section.offset + at)[0]
     return sizes
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyacl.objfile.arch import ARCHITECTURES, RULES, SOCS, VECTOR_FLAGS, LoadRules, npu_arch_of
 from pyacl.objfile.container import Container
-from pyacl.objfile.kernels import Entry, registered_name
+from pyacl.objfile.kernels import Entry, halves_stay_apart, registered_name
 from pyacl.objfile.metadata import ENTRY_DISABLED, KTYPE_NAMES, SCHED_MODE_NAMES, KernelMeta
 from pyacl.objfile.sidecar import MAGIC_VALUES
 
@@ -149,10 +149,10 @@ def _judge_device(obj: KernelObject, soc: str | None) -> Verdict:
         wrong = _merge_conflicts(obj, believed=False)
         if wrong and needs_magic:
             return Verdict(False, False, None, socs, *_unzip(wrong), cautions=tuple(cautions))
-    if untyped and rules.fills_type and any(entry.half for entry in obj.entries):
+    if halves_stay_apart(obj.code, architecture) and _has_halves(obj.entries):
         cautions.append(
-            "with MAGIC every half becomes a pure kernel of its own (..._mix_aic and ..._mix_aiv): "
-            "a mixed kernel needs KTYPE in its metadata to run"
+            f"MAGIC {magic} makes every half a kernel of its own, of one kind of core, under its name with _mix_aic or "
+            "_mix_aiv; a mixed kernel needs KTYPE in its metadata to run"
         )
     reasons, advice = _unzip(against_file)
     if against_file:
@@ -280,6 +280,8 @@ def _against_file(obj: KernelObject, untyped: bool) -> list[tuple[str, str]]:
 
 def _magic(obj: KernelObject) -> str:
     """The MAGIC that gives an object without usable metadata the right kind of core."""
+    if halves_stay_apart(obj.code, obj.architecture):
+        return "VECTOR" if obj.flags in VECTOR_FLAGS else "AICORE"
     if obj.sidecar is not None and obj.sidecar.magic is not None:
         return obj.sidecar.magic
     return "VECTOR" if obj.flags in VECTOR_FLAGS and not _has_halves(obj.entries) else "AICORE"
