@@ -10,6 +10,7 @@ import json
 import os
 import pkgutil
 import threading
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 __all__ = [
@@ -367,7 +368,12 @@ class _Refusal(AclError):
 
 
 class LibraryNotFoundError(_Refusal, AclLibraryError):
-    """CANN's libraries were not found, or cannot be loaded. The message lists what was looked for, and where."""
+    """CANN's libraries were not found, or cannot be loaded. The message lists what was looked for, and where.
+
+    `attempts` has the same as a list of `pyacl.backends.library.Attempt`.
+    """
+
+    attempts: Sequence[Any] = ()
 
 
 class MissingFunctionError(_Refusal, AclNotSupportedError):
@@ -450,4 +456,8 @@ def _label(label: str, text: str) -> str:
 
 
 def _sentences(*parts: str) -> str:
-    return " ".join(part if part.endswith((".", "!", "?")) else part + "." for part in parts if part)
+    text = ""
+    for part in filter(None, parts):
+        text += f"{'' if not text or text.endswith(chr(10)) else ' '}{part}"
+        text += "" if text.endswith((".", "!", "?", "\n")) else "."
+    return text
