@@ -1,0 +1,21 @@
+"""Sphinx settings: sphinx-build -W --keep-going -b html docs out"""
+
+from pyacl import __version__
+
+project = "pyacl"
+author = "The pyacl maintainers"
+copyright = author
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"pyacl {release}"
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
