@@ -189,7 +189,7 @@ def make_kernel_object(
 
     functions = [function for spec in specs for function in _functions(spec, npu_arch, 2 in implicit)]
     text = b"".join(_filler(function.symbol, function.size) for function in functions)
-    sections = [_Section(".text", SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, text, 16)]
+    sections = [_Section(".text", SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, text, 32)]
     symbols = []
     offset = 0
     for function in functions:
