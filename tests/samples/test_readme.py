@@ -1,0 +1,76 @@
+"""Both READMEs: the same commands and programs, and all of them work."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import subprocess
+import sysconfig
+import tokenize
+from pathlib import Path
+
+import pages
+import pytest
+
+READMES = [pages.ROOT / "README.md", pages.ROOT / "README.zh-CN.md"]
+COMMANDS = [command for command in pages.commands(READMES[0]) if command.startswith("pyacl ")]
+#: what a machine without CANN makes of it
+EXPECTED = {"pyacl doctor": 1}
+
+
+def program(text: str) -> list[str]:
+    """The tokens of a program, without its comments."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [token.string for token in tokens if token.type not in (tokenize.COMMENT, tokenize.NL)]
+
+
+def test_both_have_the_same_commands():
+    assert pages.commands(READMES[0]) == pages.commands(READMES[1])
+    assert COMMANDS
+
+
+def test_both_have_the_same_programs():
+    english, chinese = ([b for b in pages.blocks(page) if b.language == "python"] for page in READMES)
+    assert [(b.mark, program(b.text)) for b in english] == [(b.mark, program(b.text)) for b in chinese]
+
+
+def test_both_have_the_same_sections():
+    english, chinese = (re.findall(r"^#+", page.read_text(encoding="utf-8"), re.M) for page in READMES)
+    assert english == chinese
+
+
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
+def test_programs_run(page, tmp_path):
+    pages.run_apart(page, tmp_path)
+
+
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
+def test_line_counts(page):
+    """The two programs that stand side by side are as long as the text says."""
+    ours, theirs = (
+        sum(bool(line.strip()) for line in block.text.splitlines())
+        for block in [b for b in pages.blocks(page) if b.language == "python"][:2]
+    )
+    assert ours <= 20
+    said = re.search(r"(\d+)\D+(\d+)\D*\n\n<!-- pyACL -->", page.read_text(encoding="utf-8"))
+    assert sorted([ours, theirs]) == sorted(map(int, said.groups()))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command(command, tmp_path):
+    pages.prepare(tmp_path)
+    scripts = Path(sysconfig.get_path("scripts"))
+    words = shlex.split(command)
+    env = pages.environment() if command in EXPECTED else pages.environment(PYACL_BACKEND="sim")
+    done = subprocess.run(
+        [str(scripts / words[0]), *words[1:]], cwd=tmp_path, env=env, capture_output=True, encoding="utf-8", timeout=120
+    )
+    assert done.returncode == EXPECTED.get(command, 0), done.stdout + done.stderr
+
+
+def test_ci_runs_the_test_command():
+    """.ci/run takes the command from the block below the comment."""
+    (block,) = [b for b in pages.blocks(READMES[0]) if b.mark == "test command"]
+    assert block.text.startswith("pip install '.[test]' && pytest ")
+    assert "<!-- test command -->" in (pages.ROOT / ".ci" / "run").read_text(encoding="utf-8")
