@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import keyword
 import threading
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -111,7 +112,9 @@ class Api(Functions):
     def _checked(self, name: str) -> Any:
         row = self.row(name)
         bare = getattr(self.unchecked, name)
-        parameters = ", ".join(p.name for p in row.params) + (", *variadic" if row.variadic else "")
+        # two functions of libruntime have a parameter called "in"
+        names = [f"{p.name}_" if keyword.iskeyword(p.name) else p.name for p in row.params]
+        parameters = ", ".join(names) + (", *variadic" if row.variadic else "")
         if row.returns_status:
             body = f"rc = bare({parameters})\n    if rc:\n        fail(rc, {name!r})\n    return 0"
         else:
