@@ -19,3 +19,5 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+# short names in annotations and docstrings (Backend, type, name) belong to several classes; they stay without a link
+suppress_warnings = ["ref.python"]
