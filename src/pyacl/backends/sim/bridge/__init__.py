@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import importlib
 
-AREAS = ("process", "errors", "device", "context", "stream", "event", "notify", "callback", "overflow")
+AREAS = ("process", "errors", "device", "context", "stream", "event", "notify", "callback", "overflow", "kernel", "launch")
 
 
 def load_areas() -> None:
