@@ -570,3 +570,6 @@ void stub_reset(void)
 }
 
 void stub_set_working(int on) { working = on; }
+
+/* For processes of their own, where nobody is there to call stub_set_working before the first call. */
+__attribute__((constructor)) static void from_environment(void) { working = getenv("PYACL_STUB_WORKING") != NULL; }
