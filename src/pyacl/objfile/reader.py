@@ -178,9 +178,15 @@ class KernelObject:
         listed = "; ".join(f"{part.origin} ({_arch_label(part)})" for part in list(distinct.values())[:10])
         raise KernelObjectError(f"{where} holds {len(distinct)} device binaries, take one of its parts: {listed}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values that `json` can write (what `pyacl inspect --json` prints)."""
-        verdict = self.verdict()
+    def to_dict(self, soc: str | None = None) -> dict[str, Any]:
+        """Return everything as plain values that `json` can write (what `pyacl inspect --json` prints).
+
+        Parameters
+        ----------
+        soc : str, optional
+            The SoC to judge it for, as in :meth:`verdict`.
+        """
+        verdict = self.verdict(soc)
         architecture = self.architecture
         return {
             "path": self.path,
@@ -215,7 +221,7 @@ class KernelObject:
                 "advice": list(verdict.advice),
                 "cautions": list(verdict.cautions),
             },
-            "parts": [part.to_dict() for part in self.parts],
+            "parts": [part.to_dict(soc) for part in self.parts],
         }
 
 

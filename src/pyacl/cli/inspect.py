@@ -1,0 +1,378 @@
+"""``pyacl inspect``: what is in a kernel file, what it needs, and whether the runtime will load it.
+
+Exit codes: 0 every file can be loaded, 1 one cannot be loaded or read, 2 wrong arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tarfile
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+from pyacl import objfile
+from pyacl.objfile import Kernel, KernelObject, KernelObjectError
+
+#: Files looked at inside folders and archives; others are looked at when they are named.
+SUFFIXES = (".o", ".a", ".npubin")
+#: More objects than this are shown as one line each.
+DETAIL_LIMIT = 5
+
+_EPILOG = """\
+examples:
+  pyacl inspect add_custom.o                       everything about one object
+  pyacl inspect --soc Ascend910B1 build/           whether the objects of a folder load there
+  pyacl inspect --json mx_driving-26.2.0.whl       the objects of a wheel, for programs
+  pyacl inspect --extract add.o libadd_host.o      take the device binary out of a host object
+
+exit codes: 0 every file can be loaded, 1 one cannot be loaded or read, 2 wrong arguments
+"""
+
+
+class Item(NamedTuple):
+    """One file to look at, not read yet."""
+
+    name: str
+    read: Callable[[], KernelObject]
+
+
+class Result(NamedTuple):
+    """What came of it: an object, or why there is none."""
+
+    name: str
+    object: KernelObject | None
+    error: str | None
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to the parser of ``pyacl``."""
+    parser = subparsers.add_parser(
+        "inspect",
+        help="what is in a kernel object, and whether it will load",
+        description="Show what kernel objects (.o), host objects, libraries and archives hold, without loading them.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="a file, a folder, an archive (.a, .zip, .tar.gz) or a wheel")
+    add("--soc", help="the SoC to load it on, as `pyacl info` names it: Ascend910B1")
+    add("--json", action="store_true", help="print JSON: a list with an entry for each object")
+    add("--extract", metavar="OUT", help="write the device binary of the one FILE to OUT")
+    add("--details", action="store_true", help=f"show everything also of more than {DETAIL_LIMIT} objects")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; the exit code."""
+    with ExitStack() as archives:
+        try:
+            items = [item for name in args.files for item in find(name, archives)]
+        except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+            return _fail(f"{error}")
+        if not items:
+            return _fail(f"no kernel objects ({', '.join(SUFFIXES)}) in {', '.join(args.files)}")
+        if args.extract:
+            return _extract(items, args.extract, args.soc)
+        if args.json:
+            return _print_json(map(_read, items), args.soc)
+        try:
+            import rich  # noqa: F401
+        except ImportError:
+            return _fail("the tables need rich: pip install 'ascend-pyacl[cli]'; or use --json")
+        # Read one by one: thousands of objects need not be in memory together.
+        results = _read_with_progress(items)
+        if len(items) > DETAIL_LIMIT and not args.details:
+            return _print_summary(results, args.soc)
+        return _print_details(results, args.soc)
+
+
+def find(name: str, archives: ExitStack) -> Iterator[Item]:
+    """Yield the files to look at for one argument, in the order of their names.
+
+    Parameters
+    ----------
+    name : str
+        A file, a folder or an archive.
+    archives : ExitStack
+        Closes the archives that the items are read from.
+
+    Raises
+    ------
+    OSError
+        The argument does not exist or cannot be read.
+    """
+    path = Path(name)
+    if path.is_dir():
+        for file in sorted(path.rglob("*")):
+            if file.suffix in SUFFIXES and file.is_file():
+                yield Item(str(file), _reader(file))
+        return
+    with path.open("rb") as opened:
+        start = opened.read(8)
+    if start[:4] == b"\x7fELF" or start == b"!<arch>\n":
+        yield Item(name, _reader(path))
+    elif zipfile.is_zipfile(path):
+        yield from _in_zip(path, archives)
+    elif tarfile.is_tarfile(path):
+        yield from _in_tar(path, archives)
+    else:
+        yield Item(name, _reader(path))
+
+
+def _reader(path: Path) -> Callable[[], KernelObject]:
+    return lambda: objfile.read(path)
+
+
+def _in_zip(path: Path, archives: ExitStack) -> Iterator[Item]:
+    archive = archives.enter_context(zipfile.ZipFile(path))
+    names = set(archive.namelist())
+
+    def reader(member: str) -> Callable[[], KernelObject]:
+        def read() -> KernelObject:
+            try:
+                beside = member.rpartition(".")[0] + ".json"
+                sidecar = archive.read(beside) if beside in names else None
+                return objfile.read(archive.read(member), sidecar=sidecar)
+            except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+                raise KernelObjectError(f"cannot be unpacked: {error}") from error
+
+        return read
+
+    for member in sorted(names):
+        if member.endswith(SUFFIXES):
+            yield Item(f"{path}!{member}", reader(member))
+
+
+def _in_tar(path: Path, archives: ExitStack) -> Iterator[Item]:
+    archive = archives.enter_context(tarfile.open(path))
+    members = {member.name: member for member in archive.getmembers() if member.isfile()}
+
+    def content(member: str) -> bytes:
+        file = archive.extractfile(members[member])
+        return b"" if file is None else file.read()
+
+    def reader(member: str) -> Callable[[], KernelObject]:
+        def read() -> KernelObject:
+            try:
+                beside = member.rpartition(".")[0] + ".json"
+                sidecar = content(beside) if beside in members else None
+                return objfile.read(content(member), sidecar=sidecar)
+            except (tarfile.TarError, EOFError) as error:
+                raise KernelObjectError(f"cannot be unpacked: {error}") from error
+
+        return read
+
+    for member in sorted(members):
+        if member.endswith(SUFFIXES):
+            yield Item(f"{path}!{member}", reader(member))
+
+
+def _read(item: Item) -> Result:
+    try:
+        return Result(item.name, item.read(), None)
+    except (KernelObjectError, OSError) as error:
+        return Result(item.name, None, str(error))
+
+
+def _read_with_progress(items: Sequence[Item]) -> Iterator[Result]:
+    from rich.console import Console
+    from rich.progress import track
+
+    shown = track(items, "Reading", console=Console(stderr=True), transient=True, disable=len(items) < 2)
+    return map(_read, shown)
+
+
+def _fail(message: str) -> int:
+    print(f"pyacl inspect: {message}", file=sys.stderr)
+    return 2
+
+
+def _extract(items: Sequence[Item], out: str, soc: str | None) -> int:
+    if len(items) != 1:
+        return _fail(f"--extract takes one file, these are {len(items)}")
+    try:
+        data = items[0].read().extract(soc)
+        source = items[0].name.split("!")[0]
+        if os.path.exists(out) and os.path.samefile(source, out):
+            return _fail(f"{out} is the file to extract from")
+        Path(out).write_bytes(data)
+    except (KernelObjectError, OSError) as error:
+        print(f"pyacl inspect: {error}", file=sys.stderr)
+        return 1
+    verdict = objfile.read(data).verdict(soc)
+    print(f"{out}: {len(data)} bytes, {verdict.summary}")
+    for advice in verdict.advice[:1]:
+        print(f"  {advice}")
+    return 0
+
+
+def _print_json(results: Iterable[Result], soc: str | None) -> int:
+    entries, code = [], 0
+    for name, obj, error in results:
+        if obj is None:
+            entries.append({"file": name, "error": error})
+            code = 1
+        else:
+            entries.append({"file": name, "error": None, **obj.to_dict(soc)})
+            code = code if obj.verdict(soc).loadable else 1
+    print(json.dumps(entries, indent=1))
+    return code
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    # Written into a file or a pipe there is no width; kernel names are long.
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+
+
+def _print_summary(results: Iterable[Result], soc: str | None) -> int:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = _console()
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("file", "architecture", "kernels", "cores", "verdict"):
+        table.add_column(column, overflow="fold")
+    verdicts: Counter[str] = Counter()
+    kernels = code = 0
+    for name, obj, error in results:
+        shown = escape(_short(name, 70))
+        if obj is None:
+            verdicts["unreadable"] += 1
+            code = 1
+            table.add_row(shown, "", "", "", f"[red]{escape(error or '')}[/]")
+            continue
+        verdict = obj.verdict(soc)
+        verdicts[verdict.summary] += 1
+        kernels += len(obj.kernels)
+        code = code if verdict.loadable else 1
+        cores = ", ".join(sorted({kernel.core for kernel in obj.kernels}))
+        said = f"[{_color(verdict)}]{verdict.summary}[/]"
+        table.add_row(shown, escape(_architecture(obj)), str(len(obj.kernels)), cores, said)
+    console.print(table)
+    console.print(f"{sum(verdicts.values())} files, {kernels} kernels")
+    for text, count in verdicts.most_common():
+        console.print(f"{count:6} {escape(text)}")
+    return code
+
+
+def _print_details(results: Iterable[Result], soc: str | None) -> int:
+    from rich.markup import escape
+
+    console, code = _console(), 0
+    for name, obj, error in results:
+        if obj is None:
+            console.print(f"[bold]{escape(name)}[/]: [red]{escape(error or '')}[/]", soft_wrap=True)
+            code = 1
+        else:
+            _print_object(console, name, obj, soc)
+            code = code if obj.verdict(soc).loadable else 1
+    return code
+
+
+def _print_object(console: Any, name: str, obj: KernelObject, soc: str | None, indent: int = 0) -> None:
+    from rich.markup import escape
+    from rich.padding import Padding
+
+    def line(label: str, text: str, style: str = "") -> None:
+        shown = f"[{style}]{escape(text)}[/]" if style else escape(text)
+        console.print(f"{' ' * indent}  {label:<12}{shown}", soft_wrap=True)
+
+    verdict = obj.verdict(soc)
+    kind = ", ".join(filter(None, (str(obj.container), _architecture(obj), f"{len(obj.data):,} bytes")))
+    console.print(f"{' ' * indent}[bold]{escape(name)}[/]: {escape(kind)}", soft_wrap=True)
+    line("verdict", verdict.summary, _color(verdict))
+    for label, texts in (("because", verdict.reasons), ("do", verdict.advice), ("mind", verdict.cautions)):
+        for text in texts:
+            line(label, text)
+    if obj.socs:
+        line("runs on", ", ".join(obj.socs[:14]) + (f" and {len(obj.socs) - 14} more" if len(obj.socs) > 14 else ""))
+    if obj.architecture is not None:
+        types = "complete" if obj.meta_complete else "incomplete" if obj.code.meta else "none"
+        untyped = any(entry.meta is not None and entry.meta.ktype is None for entry in obj.entries)
+        line("metadata", f"{types}, without kernel type" if untyped else types)
+    if obj.stack_size:
+        line("stack", f"{obj.stack_size:,} bytes")
+    if obj.binary_meta.debug_options:
+        line("debug", f"{', '.join(obj.binary_meta.debug_options)}, buffer of {obj.binary_meta.debug_buffer:,} bytes")
+    if obj.sidecar is not None:
+        said = [("magic", obj.sidecar.magic), ("coreType", obj.sidecar.core_type)]
+        said += [("debugOptions", obj.sidecar.debug_options)]
+        text = ", ".join(f"{key} {value}" for key, value in said if value)
+        line("JSON", obj.sidecar.error or text or "without anything the runtime reads")
+    if obj.comment:
+        line("built by", "; ".join(obj.comment[:4]))
+    if obj.kernels:
+        console.print(Padding(_kernel_table(obj.kernels), (0, 0, 0, indent + 2)))
+    for note in obj.notes:
+        line("passed over", note)
+    for part in obj.parts:
+        _print_object(console, part.origin or "part", part, soc, indent + 4)
+
+
+def _kernel_table(kernels: Sequence[Kernel]) -> Any:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("kernel", "core", "key", "bytes of arguments", "arguments", "needs", box=box.SIMPLE_HEAD)
+    for kernel in kernels:
+        name = escape(kernel.name)
+        if kernel.demangled != kernel.name:
+            name = f"{escape(kernel.demangled)}\n[dim]{name}[/]"
+        core = kernel.core + (f" {kernel.ratio[0]}:{kernel.ratio[1]}" if kernel.ratio else "")
+        if kernel.vector_type not in (None, "none"):
+            core += f"\n{kernel.vector_type}"
+        sizes = " or ".join(map(str, kernel.user_sizes)) or "?"
+        hidden = "\n+ 8 FFTS" if kernel.ffts else ""
+        roles = "?"
+        if kernel.arguments is not None:
+            roles = ", ".join(
+                argument.role + (f" {argument.size}" if (argument.size or -1) > 0 else "")
+                for argument in kernel.arguments
+            )
+        table.add_row(
+            name,
+            core,
+            "" if kernel.tiling_key is None else str(kernel.tiling_key),
+            sizes + hidden,
+            roles,
+            _needs(kernel),
+        )
+    return table
+
+
+def _needs(kernel: Kernel) -> str:
+    needs = []
+    if kernel.min_stack:
+        needs.append(f"stack {kernel.min_stack}")
+    if kernel.ub_size:
+        needs.append(f"UB {kernel.ub_size}")
+    if kernel.sched_mode not in (None, "normal"):
+        needs.append(f"schedule {kernel.sched_mode}")
+    if kernel.sync:
+        needs.append("cores synchronize")
+    return "\n".join(needs)
+
+
+def _architecture(obj: KernelObject) -> str:
+    if obj.architecture is not None:
+        return obj.architecture.label
+    return "" if obj.machine == 0 else obj.machine_name if not obj.flags else f"e_flags {obj.flags:#x}"
+
+
+def _color(verdict: objfile.Verdict) -> str:
+    return "green" if verdict.from_file else "yellow" if verdict.from_data else "red"
+
+
+def _short(name: str, width: int) -> str:
+    return name if len(name) <= width else "..." + name[3 - width :]
