@@ -32,27 +32,27 @@ class Backend:
     unregistered : what a launch of a kernel without an emulation does: "error" or "skip"
     """
 
-    def __init__(self, *, soc: str = "Ascend910B1", cann: str = "9.0.0", devices: int = 1, memory: Optional[int] = None,
+    def __init__(self, *, soc: str = "Ascend910B1", cann: str = "9.0.0", devices: int = 1, memory: int | None = None,
                  order: str = "lazy", hazards: str = "off", unregistered: str = "error") -> None:
         profile = profiles.load(soc)
         profiles.check_version(cann)
         if not isinstance(devices, int) or devices < 1:
-            raise ValueError("devices=%r: give a whole number of at least 1" % (devices,))
+            raise ValueError(f"devices={devices!r}: give a whole number of at least 1")
         if memory is not None and (not isinstance(memory, int) or memory < 1):
-            raise ValueError("memory=%r: give the bytes of device memory as a positive whole number, or None" % (memory,))
+            raise ValueError(f"memory={memory!r}: give the bytes of device memory as a positive whole number, or None")
         if hazards not in ("off", "warn", "raise"):
-            raise ValueError("hazards=%r: use 'off', 'warn' or 'raise'" % (hazards,))
+            raise ValueError(f"hazards={hazards!r}: use 'off', 'warn' or 'raise'")
         if unregistered not in ("error", "skip"):
-            raise ValueError("unregistered=%r: use 'error' or 'skip'" % (unregistered,))
+            raise ValueError(f"unregistered={unregistered!r}: use 'error' or 'skip'")
         load_areas()
-        self.name = "sim:%s@%s" % (soc, cann)
-        self.version: Optional[str] = cann
+        self.name = f"sim:{soc}@{cann}"
+        self.version: str | None = cann
         self.machine = Machine(profile, cann, devices, memory, order, unregistered)
         self.machine.host = hostmem
-        self._thunks: Dict[str, Thunk] = {}
+        self._thunks: dict[str, Thunk] = {}
         self._making = threading.Lock()
 
-    def address(self, name: str) -> Optional[int]:
+    def address(self, name: str) -> int | None:
         """The address of a C function, made when it is first asked for; None if the chosen CANN version lacks it."""
         thunk = self._thunks.get(name)
         if thunk is None:

@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import importlib
 
-AREAS = ("process", "errors", "device", "context", "stream", "event", "notify", "callback", "overflow", "kernel", "launch")
+AREAS = ("process", "errors", "device", "context", "stream", "event", "notify", "callback", "overflow", "kernel", "launch",
+         "memory", "transfer", "vmm", "mempool", "datatypes", "config", "version", "snapshot", "dump", "queue", "tdt")
 
 
 def load_areas() -> None:
     """Import every area, so that its entry points are in the table."""
     for area in AREAS:
-        importlib.import_module("%s.%s" % (__name__, area))
+        importlib.import_module(f"{__name__}.{area}")

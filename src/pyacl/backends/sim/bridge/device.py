@@ -1,3 +1,411 @@
-"""Entry points: device."""
+"""Entry points: devices, what they are and can do, and which one a thread works on."""
 from __future__ import annotations
+
+import hashlib
+
+from ..engine.device import Device
+from ..engine.failures import AclLayerError, RuntimeLayerError
+from ..engine.machine import Machine
+from . import hostcall, hostmem
+from .registry import answers, runtime_require
+
+MAX_DEVICES = 64                     # the runtime's table of devices
+FEATURE_LIMIT = 20002                # first number beyond the device features
+
+
+# ---- set, reset, current -------------------------------------------------------------------------------------
+
+@answers("aclrtSetDevice", "rtSetDevice", "rtsSetDevice", "rtSetDeviceEx")
+def set_device(sim: Machine, device_id: int) -> None:
+    sim.device(device_id).set()
+
+
+@answers("aclrtResetDevice", "rtDeviceReset", "rtsResetDevice", "rtDeviceResetEx", "rtDeviceResetWithoutTsd")
+def reset_device(sim: Machine, device_id: int) -> None:
+    sim.device(device_id).reset(force=False)
+
+
+@answers("aclrtResetDeviceForce", "rtDeviceResetForce", "rtsDeviceResetForce")
+def reset_device_force(sim: Machine, device_id: int) -> None:
+    try:
+        sim.device(device_id).reset(force=True)
+    except RuntimeLayerError as failure:         # this one function does not set the last error
+        raise AclLayerError(failure.code, failure.message_code, failure.text) from None
+
+
+@answers("aclrtGetDevice", required="device_id")
+@answers("rtGetDevice", "rtsGetDevice")
+def get_device(sim: Machine, device_id: int) -> None:
+    runtime_require(device_id, "devId")
+    context = sim.find_context()
+    if context is not None and context.alive:
+        hostmem.write_i32(device_id, context.device.index)
+    elif sim.default_device is not None:
+        hostmem.write_i32(device_id, sim.default_device)
+    else:
+        raise AclLayerError(107002)              # an ordinary state: neither message nor last error
+
+
+@answers("aclrtGetDeviceCount", required="count")
+@answers("rtGetDeviceCount", "rtsGetDeviceCount")
+def get_device_count(sim: Machine, count: int) -> None:
+    runtime_require(count, "cnt")
+    hostmem.write_u32(count, len(sim.devices))
+
+
+@answers("rtGetDeviceIDs")
+def get_device_ids(sim: Machine, devices: int, length: int) -> None:
+    runtime_require(devices, "devId")
+    for index in range(min(length, len(sim.devices))):
+        hostmem.write_u32(devices + 4 * index, index)
+
+
+@answers("aclrtSynchronizeDevice", "rtDeviceSynchronize")
+def synchronize_device(sim: Machine) -> None:
+    sim.current_context().synchronize(None)
+
+
+@answers("aclrtSynchronizeDeviceWithTimeout")
+def synchronize_device_with_timeout(sim: Machine, timeout: int) -> None:
+    if timeout < -1:
+        raise AclLayerError(107000, "EH9999", "the timeout of synchronize device is invalid, timeout is %d" % timeout)
+    runtime_synchronize_device(sim, timeout)
+
+
+@answers("rtDeviceSynchronizeWithTimeout")
+def runtime_synchronize_device(sim: Machine, timeout: int) -> None:
+    if timeout < -1 or timeout == 0:
+        raise RuntimeLayerError(107000, "EE1006", "timeout=%d is not supported" % timeout)
+    sim.current_context().synchronize(None if timeout == -1 else timeout)
+
+
+@answers("aclrtSetTsDevice")
+def set_ts_device(sim: Machine, ts_id: int) -> None:
+    if ts_id not in (0, 1):
+        raise AclLayerError(100000, "EH9999", "invalid tsId, tsID is %d" % ts_id)
+
+
+@answers("rtSetTSDevice", "rtsSetTsDevice")
+def runtime_set_ts_device(sim: Machine, ts_id: int) -> None:
+    """Every chip here has one task scheduler: any number is taken."""
+
+
+# ---- what a device is ----------------------------------------------------------------------------------------
+
+@answers("aclrtGetRunMode", required="mode")
+@answers("rtGetRunMode", "rtsGetRunMode")
+def get_run_mode(sim: Machine, mode: int) -> None:
+    runtime_require(mode, "runMode")
+    hostmem.write_u32(mode, 1)                   # the program runs on the host
+
+
+@answers("aclrtGetSocName")
+def get_soc_name(sim: Machine) -> int:
+    return sim.area(hostmem.Texts).keep("soc", sim.profile.soc)
+
+
+@answers("rtGetSocVersion", "rtsGetSocVersion")
+def get_soc_version(sim: Machine, text: int, size: int) -> None:
+    runtime_require(text, "ver")
+    if size <= len(sim.profile.soc):
+        raise RuntimeLayerError(107000, "EE1001", "maxLen=%d is too short for the name of the SoC" % size)
+    hostmem.write_text(text, sim.profile.soc, size)
+
+
+@answers("aclrtQueryDeviceStatus", required="status")
+@answers("rtDeviceStatusQuery")
+def query_device_status(sim: Machine, device_id: int, status: int) -> None:
+    runtime_require(status, "deviceStatus")
+    sim.device(device_id)
+    hostmem.write_u32(status, 0)
+
+
+@answers("rtGetDeviceStatus")
+def get_device_status(sim: Machine, device_id: int, status: int) -> None:
+    if device_id < 0:
+        raise RuntimeLayerError(107001, "EE1003", "devId=%d must be greater than or equal to 0" % device_id)
+    runtime_require(status, "status")
+    sim.device(device_id)
+    hostmem.write_u32(status, 0)
+
+
+def attribute(device: Device, number: int) -> int:
+    """A device attribute by its number; 107000 for one that this chip or release does not tell."""
+    profile = device.machine.profile
+    simple = {1: profile.ai_cpus, 101: profile.cube_cores, 201: profile.vector_cores, 202: 0, 203: 0, 204: 0,
+              301: device.machine.memory_bytes, 401: 0, 402: device.index, 403: 0, 404: 0, 405: 0, 406: 0, 407: 0, 501: 0}
+    if profile.family == "Ascend950":            # the chips that have threads within a block
+        simple.update({202: 32, 203: 2048, 204: profile.facts["ub_bytes"]})
+    if number not in simple:
+        raise RuntimeLayerError(107000, "EE1001", "Invalid attr=%d" % number)
+    return int(simple[number])
+
+
+@answers("aclrtGetDeviceInfo", required="value",
+         partly="the attributes that the library reads from the platform files of an installed CANN (102, 302) answer 107000, as recorded "
+                "without such files")
+@answers("rtsDeviceGetInfo")
+def get_device_info(sim: Machine, device_id: int, number: int, value: int) -> None:
+    runtime_require(value, "val")
+    if device_id >= len(sim.devices):
+        raise RuntimeLayerError(107000, "EE1001", "invalid drv devId, current drv devId=%d, valid device range is [0, %d)"
+                                % (device_id, len(sim.devices)))
+    hostmem.write_i64(value, attribute(sim.devices[device_id], number))
+
+
+@answers("aclrtGetDeviceCapability", required="value")
+@answers("rtsDeviceGetCapability")
+def get_device_capability(sim: Machine, device_id: int, feature: int, value: int) -> None:
+    if not 0 <= feature < FEATURE_LIMIT:
+        raise RuntimeLayerError(107000, "EE1001", "invalid devFeatureType=%d" % feature)
+    if feature not in (1, 21, 10001, 20001):
+        raise AclLayerError(107000, "EE1003", "value %d for parameter devFeatureType is invalid" % feature)   # no last error
+    runtime_require(value, "val")
+    sim.device(device_id)
+    hostmem.write_i32(value, {1: 0, 21: 1, 10001: 1, 20001: 16}[feature])
+
+
+@answers("aclGetDeviceCapability", required="value")
+def acl_get_device_capability(sim: Machine, device_id: int, info: int, value: int) -> None:
+    profile = sim.profile
+    answers_by_info = {0: profile.cube_cores, 1: profile.vector_cores, 2: profile.facts.get("l2_bytes", 0)}
+    if device_id >= len(sim.devices) or info not in answers_by_info:
+        raise AclLayerError(100000)
+    hostmem.write_i64(value, answers_by_info[info])
+
+
+@answers("rtGetAiCoreCount")
+def get_ai_core_count(sim: Machine, count: int) -> None:
+    runtime_require(count, "aiCoreCnt")
+    hostmem.write_u32(count, sim.profile.cube_cores)
+
+
+@answers("rtGetAiCpuCount")
+def get_ai_cpu_count(sim: Machine, count: int) -> None:
+    runtime_require(count, "aiCpuCnt")
+    hostmem.write_u32(count, sim.profile.ai_cpus)
+
+
+@answers("aclrtDeviceGetUuid", required="uuid")
+@answers("rtGetDeviceUuid")
+def get_device_uuid(sim: Machine, device_id: int, uuid: int) -> None:
+    _not_negative(device_id, "devId", 107001)
+    runtime_require(uuid, "uuid")
+    sim.device(device_id)
+    hostmem.write_bytes(uuid, hashlib.md5(b"pyacl simulated device %d" % device_id).digest())
+
+
+@answers("aclrtDeviceGetStreamPriorityRange", "rtDeviceGetStreamPriorityRange", "rtsDeviceGetStreamPriorityRange")
+def get_stream_priority_range(sim: Machine, least: int, greatest: int) -> None:
+    if least:
+        hostmem.write_i32(least, 7)
+    if greatest:
+        hostmem.write_i32(greatest, 0)
+
+
+@answers("aclrtGetDeviceUtilizationRate", required="info")
+def get_device_utilization_rate(sim: Machine, device_id: int, info: int) -> None:
+    if hostmem.read_pointer(info + 16):
+        raise AclLayerError(100000)              # the extension is reserved
+    rate = 0 if 0 <= device_id < len(sim.devices) else -1
+    for offset in (0, 4, 8):
+        hostmem.write_i32(info + offset, rate)
+    hostmem.write_i32(info + 12, -1)             # memory: not told
+
+
+# ---- ids -----------------------------------------------------------------------------------------------------
+
+def _not_negative(device_id: int, name: str, code: int = 107000) -> None:
+    if device_id < 0:
+        raise RuntimeLayerError(code, "EE1003", "value %d for parameter %s is invalid. Expected value: greater than or equal to 0"
+                                % (device_id, name))
+
+
+@answers("aclrtGetLogicDevIdByUserDevId", "aclrtGetUserDevIdByLogicDevId", "aclrtGetLogicDevIdByPhyDevId", "aclrtGetPhyDevIdByLogicDevId",
+         "aclrtGetUserDevIdByPhyDevId", "aclrtGetPhyDevIdByUserDevId", required="result")
+@answers("rtsGetLogicDevIdByUserDevId", "rtsGetUserDevIdByLogicDevId", "rtsGetLogicDevIdByPhyDevId", "rtsGetPhyDevIdByLogicDevId")
+def map_device_id(sim: Machine, device_id: int, result: int) -> None:
+    """User, logic and physical ids are the same here."""
+    _not_negative(device_id, "devId")
+    runtime_require(result, "devId")
+    sim.device(device_id)
+    hostmem.write_i32(result, device_id)
+
+
+@answers("rtGetLogicDevIdByUserDevId", "rtGetUserDevIdByLogicDevId")
+def runtime_map_device_id(sim: Machine, device_id: int, result: int) -> None:
+    _not_negative(device_id, "devId", 107001)
+    map_device_id(sim, device_id, result)
+
+
+@answers("rtGetDevicePhyIdByIndex", "rtGetDeviceIndexByPhyId")
+def map_unsigned_device_id(sim: Machine, device_id: int, result: int) -> None:
+    runtime_require(result, "phyId")
+    sim.device(device_id)
+    hostmem.write_u32(result, device_id)
+
+
+# ---- other devices -------------------------------------------------------------------------------------------
+
+@answers("aclrtDeviceCanAccessPeer")
+def device_can_access_peer(sim: Machine, can_access: int, device_id: int, peer: int) -> None:
+    if device_id == peer:
+        raise AclLayerError(100000, "EH9999", "deviceId shouldn't be equal to peeerDeviceId")
+    sim.device(peer)
+    runtime_device_can_access_peer(sim, can_access, device_id & 0xFFFFFFFF, peer)
+
+
+@answers("rtDeviceCanAccessPeer")
+def runtime_device_can_access_peer(sim: Machine, can_access: int, device_id: int, peer: int) -> None:
+    _in_table(device_id, "drv devId", "EE1001")
+    runtime_require(can_access, "canAccessPeer")
+    _in_table(peer, "peerDevice", "EE1003")
+    hostmem.write_i32(can_access, int(device_id < len(sim.devices) and peer < len(sim.devices) and device_id != peer))
+
+
+def _in_table(device_id: int, name: str, message: str) -> None:
+    if not 0 <= device_id < MAX_DEVICES:
+        raise RuntimeLayerError(107000, message, "value %d for parameter %s is invalid. Expected value: [0, %d)"
+                                % (device_id, name, MAX_DEVICES))
+
+
+def _this_device(sim: Machine, peer: int) -> Device:
+    """The current device, which must not be the peer."""
+    context = sim.find_context()
+    if context is None or not context.alive:
+        if sim.default_device is None:
+            raise AclLayerError(107002, "EH9999", "call rtGetDevice failed")
+        device = sim.devices[sim.default_device]
+    else:
+        device = context.device
+    if device.index == peer:
+        raise AclLayerError(100000, "EH9999", "deviceId shouldn't be equal to peeerDeviceId, deviceId = %d" % peer)
+    return device
+
+
+@answers("aclrtDeviceEnablePeerAccess")
+def device_enable_peer_access(sim: Machine, peer: int, flags: int) -> None:
+    if flags:
+        raise AclLayerError(200006, "EH9999", "the flags must be 0, but current is %d" % flags)
+    _this_device(sim, peer).peers.add(sim.device(peer).index)
+
+
+@answers("aclrtDeviceDisablePeerAccess")
+def device_disable_peer_access(sim: Machine, peer: int) -> None:
+    _this_device(sim, peer).peers.discard(sim.device(peer).index)
+
+
+@answers("rtEnableP2P")
+def enable_p2p(sim: Machine, device_id: int, peer: int, flag: int) -> None:
+    _in_table(device_id, "drv devId", "EE1001")
+    _in_table(peer, "phyIdSrc", "EE1003")
+    sim.device(device_id).peers.add(sim.device(peer).index)
+
+
+@answers("rtDisableP2P")
+def disable_p2p(sim: Machine, device_id: int, peer: int) -> None:
+    _in_table(device_id, "drv devId", "EE1001")
+    _in_table(peer, "phyIdSrc", "EE1003")
+    sim.device(device_id).peers.discard(sim.device(peer).index)
+
+
+@answers("aclrtDevicePeerAccessStatus", required="status")
+@answers("rtGetP2PStatus", "rtsGetP2PStatus")
+def device_peer_access_status(sim: Machine, device_id: int, peer: int, status: int) -> None:
+    _in_table(device_id & 0xFFFFFFFF, "drv devId", "EE1001")
+    _in_table(peer & 0xFFFFFFFF, "phyIdSrc", "EE1003")
+    runtime_require(status, "status")
+    known = device_id < len(sim.devices)
+    hostmem.write_u32(status, int(known and peer in sim.devices[device_id].peers))
+
+
+@answers("aclrtGetDevicesTopo", required="value")
+def get_devices_topo(sim: Machine, device_id: int, other: int, value: int) -> None:
+    """All devices are linked directly (HCCS)."""
+    hostmem.write_u64(value, 1)
+
+
+@answers("rtsGetPairDevicesInfo")
+def get_pair_devices_info(sim: Machine, device_id: int, other: int, kind: int, value: int) -> None:
+    hostmem.write_u64(value, 1)
+
+
+@answers("rtGetPairDevicesInfo")
+def runtime_get_pair_devices_info(sim: Machine, device_id: int, other: int, kind: int, value: int) -> None:
+    runtime_require(value, "val")
+    hostmem.write_i64(value, 0)
+
+
+# ---- saturation ----------------------------------------------------------------------------------------------
+
+@answers("aclrtGetDeviceSatMode", required="mode")
+@answers("rtGetDeviceSatMode")
+def get_device_sat_mode(sim: Machine, mode: int) -> None:
+    runtime_require(mode, "floatOverflowMode")
+    hostmem.write_u32(mode, sim.saturation)
+
+
+@answers("aclrtSetDeviceSatMode", "rtSetDeviceSatMode")
+def set_device_sat_mode(sim: Machine, mode: int) -> None:
+    if not 0 <= mode < 2:
+        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter floatOverflowMode is invalid. Expected value: [0, 2)" % mode)
+    context = sim.find_context()
+    if context is not None and context.alive:
+        context.device.saturation = mode
+    sim.saturation = mode
+
+
+@answers("rtGetDeviceSatModeForStream")
+def get_device_sat_mode_for_stream(sim: Machine, stream: int, mode: int) -> None:
+    runtime_require(mode, "floatOverflowMode")
+    hostmem.write_u32(mode, sim.stream(stream, "rtGetDeviceSatModeForStream").context.device.saturation)
+
+
+@answers("rtSetDeviceFailureMode")
+def set_device_failure_mode(sim: Machine, mode: int) -> None:
+    device = sim.current_context().device
+    if device.failure_mode == mode & 1:
+        return
+    if device.failure_mode:
+        raise AclLayerError(207000)
+    device.failure_mode = mode & 1
+
+
+# ---- callbacks -----------------------------------------------------------------------------------------------
+
+@answers("aclrtRegDeviceStateCallback", required="name")
+@answers("rtsRegDeviceStateCallback")
+def register_device_state_callback(sim: Machine, name: int, callback: int, argument: int) -> None:
+    runtime_require(name, "regName")
+    if not callback:
+        sim.device_observers.remove(hostmem.read_text(name))
+        return
+    function = hostcall.function(callback, "void", "u32", "u32", "p")
+    sim.device_observers.register(hostmem.read_text(name), lambda device, state: function(device, state, argument or None))
+
+
+@answers("aclrtSetDeviceTaskAbortCallback", required="name")
+@answers("rtsSetDeviceTaskAbortCallback")
+def set_device_task_abort_callback(sim: Machine, name: int, callback: int, argument: int) -> None:
+    runtime_require(name, "regName")
+    if not callback:
+        sim.abort_observers.remove(hostmem.read_text(name))
+        return
+    function = hostcall.function(callback, "i32", "u32", "u32", "u32", "p")
+    sim.abort_observers.register(hostmem.read_text(name), lambda device, stage, timeout: function(device, stage, timeout, argument or None))
+
+
+@answers("aclrtDeviceTaskAbort", "rtDeviceTaskAbort",
+         partly="drops the work of all streams of the device; a real device refuses new work until the streams are synchronised")
+def device_task_abort(sim: Machine, device_id: int, timeout: int) -> None:
+    if timeout > 36 * 60 * 1000:
+        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter timeout is invalid. Expected value: [0, 2160000]" % timeout)
+    device = sim.device(device_id)
+    if device.open_count == 0:
+        raise RuntimeLayerError(107002, "EE1001", "device %d has no context" % device_id)
+    sim.abort_observers.notify(device_id, 0, timeout)
+    for stream in sim.streams:
+        if stream.context.device is device:
+            stream.drop()
+    sim.abort_observers.notify(device_id, 1, timeout)
 

@@ -55,11 +55,13 @@ def make_callable(machine: Machine, name: str, returns_code: bool = True) -> Cal
 
 
 def _failed(machine: Machine, name: str, failure: CallFailure, returns_code: bool) -> int:
-    thread = machine.thread
     if failure.message_code is not None:
-        thread.messages.append((failure.message_code, "%s: %s" % (name, failure.text)))
+        machine.messages().append((failure.message_code, f"{name} failed: {failure.text}"))
     if failure.runtime:
-        thread.last_error = failure.code
+        machine.thread.last_error = failure.code
+        context = machine.find_context()
+        if context is not None:
+            context.last_error = failure.code
     return failure.code if returns_code else 0
 
 

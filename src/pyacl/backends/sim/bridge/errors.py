@@ -1,3 +1,157 @@
-"""Entry points: errors."""
+"""Entry points: recent messages, last errors, what is known of exceptions on a device."""
 from __future__ import annotations
+
+import os
+import time
+
+from ..engine.failures import AclLayerError, RuntimeLayerError
+from ..engine.machine import Machine
+from . import hostmem
+from .registry import answers
+
+THREAD_LEVEL, CONTEXT_LEVEL = 0, 1
+NO_EXCEPTION_INFO = 0xFFFFFFFF
+MAX_REPAIRS = 20
+
+# headlines, as the library's table of messages has them
+TITLES = {
+    "EE1001": "Invalid_Argument", "EE1002": "Execution_Error_Stream_Synchronize_Timeout", "EE1003": "Invalid_Argument",
+    "EE1004": "Invalid_Argument_Null_Pointer", "EE1005": "Not_Supported", "EE1006": "Not_Supported", "EE1011": "Invalid_Argument",
+    "EH0001": "Invalid_Argument", "EH0002": "Invalid_Argument_Null_Pointer", "EH0003": "File_Operation_Error_Invalid_Path",
+    "EH0004": "File_Operation_Error", "EH0006": "Not_Supported",
+}
+
+
+def compose(messages: list[tuple[str, str]]) -> str:
+    """One text for the failures noted so far: the first one that is not an inner error is the headline, the others are its trace."""
+    if not messages:
+        return ""
+    head = next((index for index, (code, _) in enumerate(messages) if not code.endswith("9999")), 0)
+    code, text = messages[head]
+    stamp = "[PID: %d] %s" % (os.getpid(), time.strftime("%Y-%m-%d-%H:%M:%S"))
+    if code.endswith("9999"):
+        lines = [f"{code}: Inner Error!", f"{code}{stamp} ({code}):  {text}"]
+    else:
+        lines = ["{} {}({}): {}".format(stamp, TITLES.get(code, "Error"), code, text)]
+    rest = [other for index, (_, other) in enumerate(messages) if index != head]
+    if rest:
+        lines.append("        TraceBack (most recent call last):")
+        lines.extend("        " + other for other in rest)
+    return "\n".join(lines) + "\n"
+
+
+@answers("aclGetRecentErrMsg")
+def get_recent_message(sim: Machine) -> int:
+    thread = sim.thread
+    messages = sim.messages()
+    context = sim.find_context()
+    if (context is None or not context.alive) and sim.default_device is None:
+        # the device is asked first, and that fails without a context
+        messages.append(("EE1001", "rtGetDevMsg execution failed, the context is a null pointer."))
+        thread.last_error = 107002
+    else:
+        thread.recent = ""                       # the device's answer takes the place of what was handed out before
+    text = compose(messages)
+    messages.clear()
+    thread.recent = text + ("\n" + thread.recent if thread.recent else "") if text else thread.recent
+    return hostmem.keep_text(thread.kept, "recent message", thread.recent or None)
+
+
+def _check_level(level: int) -> None:
+    if level != THREAD_LEVEL:
+        raise AclLayerError(100000)
+
+
+@answers("aclrtGetLastError")
+def get_last_error(sim: Machine, level: int) -> int:
+    _check_level(level)
+    return runtime_get_last_error(sim, level)
+
+
+@answers("aclrtPeekAtLastError")
+def peek_at_last_error(sim: Machine, level: int) -> int:
+    _check_level(level)
+    return sim.thread.last_error
+
+
+@answers("rtGetLastError")
+def runtime_get_last_error(sim: Machine, level: int) -> int:
+    code = runtime_peek_at_last_error(sim, level)
+    if level == THREAD_LEVEL:
+        sim.thread.last_error = 0
+    else:
+        sim.current_context().last_error = 0
+    return code
+
+
+@answers("rtPeekAtLastError")
+def runtime_peek_at_last_error(sim: Machine, level: int) -> int:
+    if level not in (THREAD_LEVEL, CONTEXT_LEVEL):
+        raise AclLayerError(107000)
+    if level == THREAD_LEVEL:
+        return sim.thread.last_error
+    return sim.current_context().last_error
+
+
+# ---- exceptions on a device ----------------------------------------------------------------------------------
+
+class ExceptionCallback:
+    """The function that is told of exceptions on a device; see `aclrtSetExceptionInfoCallback`."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.address = 0
+
+
+@answers("aclrtSetExceptionInfoCallback", partly="the function is kept; see the fault injection for when it is called")
+def set_exception_info_callback(sim: Machine, callback: int) -> None:
+    sim.area(ExceptionCallback).address = callback
+
+
+def _exception_field(offset: int) -> None:
+    names = {0: "aclrtGetTaskIdFromExceptionInfo", 4: "aclrtGetStreamIdFromExceptionInfo", 8: "aclrtGetThreadIdFromExceptionInfo",
+             12: "aclrtGetDeviceIdFromExceptionInfo", 16: "aclrtGetErrorCodeFromExceptionInfo"}
+
+    def field(sim: Machine, info: int) -> int:
+        if not info:
+            sim.messages().append(("EH9999", "exception information is null"))
+            return NO_EXCEPTION_INFO
+        return hostmem.read_u32(info + offset)
+    answers(names[offset])(field)
+
+
+for _offset in (0, 4, 8, 12, 16):
+    _exception_field(_offset)
+
+
+def _device_of_fault(sim: Machine, device_id: int) -> None:
+    if not 0 <= device_id < len(sim.devices):
+        raise RuntimeLayerError(107001, "EE1001", "invalid devId=%d, valid device range is [0, %d)" % (device_id, len(sim.devices)))
+
+
+@answers("aclrtGetErrorVerbose", required="info", partly="not supported, as on the recorded chip")
+@answers("rtsGetErrorVerbose")
+def get_error_verbose(sim: Machine, device_id: int, info: int) -> None:
+    raise RuntimeLayerError(207000)              # this chip does not tell
+
+
+@answers("aclrtRepairError", required="info", partly="not supported, as on the recorded chip")
+@answers("rtsRepairError")
+def repair_error(sim: Machine, device_id: int, info: int) -> None:
+    raise RuntimeLayerError(207000)
+
+
+@answers("aclrtGetMemUceInfo", required="array count", partly="there are no memory errors here")
+def get_mem_uce_info(sim: Machine, device_id: int, array: int, size: int, count: int) -> None:
+    _device_of_fault(sim, device_id)
+    hostmem.write_u64(count, 0)
+
+
+@answers("aclrtMemUceRepair", required="array", partly="there are no memory errors here")
+def mem_uce_repair(sim: Machine, device_id: int, array: int, size: int) -> None:
+    if size > MAX_REPAIRS:
+        raise AclLayerError(100000)
+    for index in range(size):                    # aclrtMemUceInfo: address, length, reserved
+        if any(hostmem.read_bytes(array + 128 * index + 16, 14)):
+            raise AclLayerError(100000)
+    _device_of_fault(sim, device_id)
 

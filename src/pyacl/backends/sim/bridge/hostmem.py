@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, Optional, Type, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,12 +89,12 @@ def write_text(address: int, text: str, size: int) -> None:
     ctypes.memmove(address, raw, len(raw))
 
 
-def read_struct(kind: Type[S], address: int) -> S:
+def read_struct(kind: type[S], address: int) -> S:
     """A copy of the structure at an address."""
     return kind.from_buffer_copy(ctypes.string_at(address, ctypes.sizeof(kind)))
 
 
-def struct_at(kind: Type[S], address: int) -> S:
+def struct_at(kind: type[S], address: int) -> S:
     """The structure at an address itself: writing to its fields writes to host memory."""
     return kind.from_address(address)
 
@@ -123,10 +123,32 @@ def fill(address: int, value: int, size: int) -> None:
 move = ctypes.memmove
 
 
-def keep_text(kept: Dict[str, Any], key: str, text: Optional[str]) -> int:
+class Texts:
+    """C strings that a function has returned the address of, for one machine (`sim.area(Texts)`)."""
+
+    def __init__(self, machine: object) -> None:
+        self._kept: dict[str, tuple[str, Any]] = {}
+
+    def keep(self, key: str, text: str) -> int:
+        """The address of a C string that lives until another text is kept under the same key."""
+        found = self._kept.get(key)
+        if found is None or found[0] != text:
+            found = self._kept[key] = text, ctypes.create_string_buffer(text.encode("utf-8", "surrogateescape"))
+        return ctypes.addressof(found[1])
+
+
+def keep_text(kept: dict[str, Any], key: str, text: str | None) -> int:
     """The address of a C string that lives until the next one with the same key (`machine.thread.kept`); 0 for None."""
     if text is None:
         return 0
     buffer = ctypes.create_string_buffer(text.encode("utf-8", "surrogateescape"))
     kept[key] = buffer
     return ctypes.addressof(buffer)
+
+
+def keep_bytes(data: bytes) -> tuple[Any, int]:
+    """Bytes where C can read them: (what keeps them alive, their address; 0 if there are none)."""
+    if not data:
+        return None, 0
+    buffer = ctypes.create_string_buffer(data, len(data))
+    return buffer, ctypes.addressof(buffer)

@@ -1,7 +1,7 @@
 """The table of entry points: C name -> what answers it."""
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, NamedTuple, Tuple, TypeVar
+from typing import Any, Callable, NamedTuple, TypeVar
 
 from ..engine.failures import AclLayerError, RuntimeLayerError
 
@@ -17,11 +17,11 @@ class Answer(NamedTuple):
 
     function: Callable[..., Any]
     locked: bool
-    required: Tuple[Tuple[int, str], ...]
+    required: tuple[tuple[int, str], ...]
     partly: str
 
 
-ANSWERS: Dict[str, Answer] = {}
+ANSWERS: dict[str, Answer] = {}
 
 
 def answers(*names: str, required: str = "", locked: bool = True, partly: str = "") -> Callable[[F], F]:
@@ -38,7 +38,7 @@ def answers(*names: str, required: str = "", locked: bool = True, partly: str = 
         positions = tuple((parameters.index(name), name) for name in required.split())
         for name in names:
             if name in ANSWERS:
-                raise ValueError("%s is answered twice: by %r and %r" % (name, ANSWERS[name].function, function))
+                raise ValueError(f"{name} is answered twice: by {ANSWERS[name].function!r} and {function!r}")
             ANSWERS[name] = Answer(function, locked, positions, partly)
         return function
     return register
@@ -46,7 +46,7 @@ def answers(*names: str, required: str = "", locked: bool = True, partly: str = 
 
 def null_pointer(name: str) -> AclLayerError:
     """What the acl layer answers to a null pointer: 100000 with EH0002."""
-    return AclLayerError(100000, "EH0002", "Argument [%s] must not be null" % name)
+    return AclLayerError(100000, "EH0002", f"Argument [{name}] must not be null")
 
 
 def require(pointer: int, name: str) -> None:
@@ -58,4 +58,4 @@ def require(pointer: int, name: str) -> None:
 def runtime_require(pointer: int, name: str) -> None:
     """A null pointer where the runtime layer checks for one: 107000 with EE1004."""
     if not pointer:
-        raise RuntimeLayerError(107000, "EE1004", "The argument %s is a null pointer" % name)
+        raise RuntimeLayerError(107000, "EE1004", f"The argument {name} is a null pointer")

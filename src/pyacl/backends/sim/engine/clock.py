@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import time
-from typing import Optional
 
 
 class Clock:
@@ -15,7 +14,7 @@ class Clock:
     def __init__(self) -> None:
         self._start = time.perf_counter_ns()
         self._skipped = 0
-        self._stopped: Optional[int] = None
+        self._stopped: int | None = None
 
     def now(self) -> int:
         """Nanoseconds."""

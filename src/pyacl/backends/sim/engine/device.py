@@ -1,26 +1,44 @@
-"""Devices: reference counts, the primary context, ids."""
+"""Devices: reference counts, the primary context, what is open as long as a context lives."""
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, List, Optional
+from typing import TYPE_CHECKING, Callable
+
+from . import observers
+from .context import Context
+from .failures import RuntimeLayerError
 
 if TYPE_CHECKING:
-    from .context import Context
     from .machine import Machine
+
+INFNAN = 1                               # float overflow mode of a fresh process
 
 
 class Device:
-    """One NPU."""
+    """One NPU.
+
+    A device is open while at least one context lives on it. What belongs to the device and not to a context (its memory, events,
+    notifies) ends when it closes: `when_closed` holds the functions that see to that.
+    """
 
     def __init__(self, machine: Machine, index: int) -> None:
         self.machine = machine
         self.index = index
-        self.primary: Optional[Context] = None
-        self.references = 0
-        self._free_ids: List[int] = []
+        self.primary: Context | None = None
+        self.references = 0              # aclrtSetDevice calls without their aclrtResetDevice
+        self.open_count = 0              # live contexts, the primary one among them
+        self.generation = 0              # how often it was opened
+        self.saturation = INFNAN
+        self.failure_mode = 0
+        self.peers: set[int] = set()
+        self.when_closed: list[Callable[[Device], None]] = []
+        self._free_ids: list[int] = []
         self._next_id = 0
 
+    # ---- ids ---------------------------------------------------------------------------------------------
+
     def take_stream_id(self) -> int:
+        """The smallest id that no live stream has."""
         if self._free_ids:
             return heapq.heappop(self._free_ids)
         self._next_id += 1
@@ -28,3 +46,57 @@ class Device:
 
     def give_stream_id(self, number: int) -> None:
         heapq.heappush(self._free_ids, number)
+
+    def free_streams(self) -> int:
+        """How many more streams the device can have."""
+        return max(0, self.machine.profile.streams - self._next_id + len(self._free_ids))
+
+    # ---- open and close ----------------------------------------------------------------------------------
+
+    def retain(self) -> None:
+        """One more context: the first one opens the device."""
+        if self.open_count == 0:
+            self.machine.device_observers.notify(self.index, observers.SET_PRE)
+            self.generation += 1
+        self.open_count += 1
+
+    def release(self) -> None:
+        """One context less: the last one closes the device and everything on it."""
+        self.open_count -= 1
+        if self.open_count == 0:
+            for close in list(self.when_closed):
+                close(self)
+            self.peers.clear()
+
+    # ---- set and reset -----------------------------------------------------------------------------------
+
+    def set(self) -> None:
+        """aclrtSetDevice: the primary context, shared by all threads that set this device, becomes the thread's context."""
+        thread = self.machine.thread
+        self.references += 1
+        if self.primary is None:
+            self.retain()
+            self.primary = Context(self, primary=True)
+        thread.device = self
+        self.machine.device_observers.notify(self.index, observers.SET_POST)
+        self.saturation = self.machine.saturation
+        thread.context = None
+
+    def reset(self, force: bool) -> None:
+        """aclrtResetDevice: the last one of as many as there were sets, or a forced one, ends the primary context."""
+        if self.references == 0 or self.primary is None:
+            raise RuntimeLayerError(507007, "EE9999", "The primary context of device %d is not there: it was not set" % self.index)
+        if force:
+            self.references = 0
+        else:
+            self.references -= 1
+        if self.references:
+            return
+        machine, context = self.machine, self.primary
+        machine.stream_observers.notify(context.default_stream.handle, observers.DESTROYING)
+        machine.device_observers.notify(self.index, observers.RESET_PRE)
+        context.tear_down(force)
+        self.primary = None
+        machine.thread.device = None
+        machine.device_observers.notify(self.index, observers.RESET_POST)
+        self.release()

@@ -1,8 +1,6 @@
 """How a call fails: in the upper layer, in the runtime layer, or in a way for which the real library has no answer."""
 from __future__ import annotations
 
-from typing import Optional
-
 
 class CallFailure(Exception):
     """A call that ends with an error code.
@@ -12,7 +10,7 @@ class CallFailure(Exception):
 
     runtime = False
 
-    def __init__(self, code: int, message_code: Optional[str] = None, text: str = "") -> None:
+    def __init__(self, code: int, message_code: str | None = None, text: str = "") -> None:
         super().__init__(code, message_code, text)
         self.code = code
         self.message_code = message_code
@@ -20,7 +18,10 @@ class CallFailure(Exception):
 
 
 class AclLayerError(CallFailure):
-    """Refused by the acl layer (parameter checks): does not become the thread's last error."""
+    """Refused by the acl layer (parameter checks): does not become the thread's last error.
+
+    Also what the runtime layer answers on its quiet ways, which leave neither last error nor message.
+    """
 
 
 class RuntimeLayerError(CallFailure):

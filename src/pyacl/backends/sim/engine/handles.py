@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, Generic, Iterator, Optional, TypeVar
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
 
 from . import places
 from .failures import UndefinedBehavior
@@ -19,8 +20,8 @@ class HandleTable(Generic[T]):
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self._live: Dict[int, T] = {}
-        self._dead: Dict[int, places.Place] = {}
+        self._live: dict[int, T] = {}
+        self._dead: dict[int, places.Place] = {}
 
     def __len__(self) -> int:
         return len(self._live)
@@ -34,7 +35,7 @@ class HandleTable(Generic[T]):
         self._live[handle] = thing
         return handle
 
-    def find(self, handle: int) -> Optional[T]:
+    def find(self, handle: int) -> T | None:
         """The object, or None if the handle is not (or no longer) one of this table."""
         return self._live.get(handle)
 
@@ -42,7 +43,7 @@ class HandleTable(Generic[T]):
         """The object; a handle that the real library would follow into freed or foreign memory is UndefinedBehavior."""
         thing = self._live.get(handle)
         if thing is None:
-            raise UndefinedBehavior("%s%s" % (call + ": " if call else "", self.why_not(handle)))
+            raise UndefinedBehavior("{}{}".format(call + ": " if call else "", self.why_not(handle)))
         return thing
 
     def remove(self, handle: int, call: str = "") -> T:
@@ -58,8 +59,8 @@ class HandleTable(Generic[T]):
     def why_not(self, handle: int) -> str:
         """What is wrong with a handle that is not live."""
         if handle in self._dead:
-            return "the %s 0x%x was destroyed at %s" % (self.kind, handle, places.describe(self._dead[handle]))
-        return "0x%x is not a %s" % (handle, self.kind)
+            return f"the {self.kind} 0x{handle:x} was destroyed at {places.describe(self._dead[handle])}"
+        return f"0x{handle:x} is not a {self.kind}"
 
     def items(self) -> Any:
         return list(self._live.items())

@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Optional, Type, TypeVar
+from typing import Any, Callable, TypeVar
 
 from .clock import Clock
 from .context import Context
-from .device import Device
+from .device import INFNAN, Device
 from .failures import RuntimeLayerError
 from .handles import HandleTable
+from .observers import Observers
 from .profiles import Profile
 from .scheduler import Scheduler, make_scheduler
 from .stream import Stream
@@ -21,24 +23,31 @@ T = TypeVar("T")
 class Machine:
     """Everything a simulated process knows. One for each `sim.Backend`."""
 
-    def __init__(self, profile: Profile, cann: str, devices: int, memory: Optional[int], order: str, unregistered: str) -> None:
+    def __init__(self, profile: Profile, cann: str, devices: int, memory: int | None, order: str, unregistered: str) -> None:
         self.profile = profile
         self.cann = cann
         self.memory_bytes = memory if memory is not None else profile.memory_bytes
         self.unregistered = unregistered         # what a launch of a kernel without emulation does: "error" or "skip"
         self.host: Any = None                    # memory of the host by address (move, fill, view): the bridge sets its hostmem here
-        self.when_closed: List[Callable[[int], None]] = []       # called with the number of a device that its last reset closes
+        # asked with a context: does the capture of a model forbid synchronous copies there? Set by the model area
+        self.captures_forbid: Callable[[Context], bool] | None = None
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         self.thread = ThreadState()
         self.clock = Clock()
         self.contexts: HandleTable[Context] = HandleTable("context")
         self.streams: HandleTable[Stream] = HandleTable("stream")
-        self.devices: List[Device] = [Device(self, index) for index in range(devices)]
+        self.device_observers = Observers(self)
+        self.stream_observers = Observers(self)
+        self.abort_observers = Observers(self)
+        self.saturation = INFNAN                 # float overflow mode of the process
+        self.default_device: int | None = None        # set by the configuration file of aclInit
+        self.shared_messages: list[tuple[str, str]] | None = None     # where messages go when all threads share them
+        self.devices: list[Device] = [Device(self, index) for index in range(devices)]
         self.scheduler: Scheduler = make_scheduler(self, order)
-        self._areas: Dict[type, Any] = {}
+        self._areas: dict[type, Any] = {}
 
-    def area(self, kind: Type[T]) -> T:
+    def area(self, kind: type[T]) -> T:
         """The one object of this class that belongs to this machine; made with the machine as argument on first use."""
         try:
             return self._areas[kind]  # type: ignore[no-any-return]
@@ -46,6 +55,10 @@ class Machine:
             make: Callable[[Machine], T] = kind
             found = self._areas[kind] = make(self)
             return found
+
+    def messages(self) -> list[tuple[str, str]]:
+        """Where the calling thread's failures are noted for aclGetRecentErrMsg."""
+        return self.thread.messages if self.shared_messages is None else self.shared_messages
 
     @contextmanager
     def unlocked(self) -> Iterator[None]:
@@ -56,15 +69,42 @@ class Machine:
         finally:
             self.lock.acquire()
 
+    def find_context(self) -> Context | None:
+        """The calling thread's context, None if it has none. One that was made current by name may be dead."""
+        thread = self.thread
+        if thread.context is not None:
+            return thread.context
+        return thread.device.primary if thread.device is not None else None
+
     def current_context(self) -> Context:
-        """The calling thread's context; 107002 if it has none or it is gone."""
-        context = self.thread.context
+        """The calling thread's context (that of the default device, if one is configured); 107002 if there is none or it is dead."""
+        context = self.find_context()
+        if context is None and self.thread.device is None and self.default_device is not None:
+            self.devices[self.default_device].set()
+            context = self.find_context()
         if context is None or not context.alive:
-            raise RuntimeLayerError(107002, "EE1001", "The context is a null pointer: the thread has no device or context")
+            raise RuntimeLayerError(107002, "EE1001", "the context is a null pointer: the thread has set no device and no context")
         return context
 
+    def device(self, index: int) -> Device:
+        """The device of an id; 107001 if there is none."""
+        if not 0 <= index < len(self.devices):
+            raise RuntimeLayerError(107001, "EE1003", "value %d for parameter drv devId is invalid. Expected value: [0, %d)"
+                                    % (index, len(self.devices)))
+        return self.devices[index]
+
     def stream(self, handle: int, call: str = "") -> Stream:
-        """The stream of a handle; 0 is the default stream of the current context."""
+        """The stream of a handle; 0 is the default stream of the current context. It may belong to another context."""
         if handle == 0:
             return self.current_context().default_stream
         return self.streams.get(handle, call)
+
+    def own_stream(self, handle: int, call: str = "") -> Stream:
+        """The stream of a handle, which must belong to the current context (107003 otherwise); 0 is the default stream."""
+        context = self.current_context()
+        if handle == 0:
+            return context.default_stream
+        stream = self.streams.get(handle, call)
+        if stream.context is not context:
+            raise RuntimeLayerError(107003, "EE9999", "stream is not in current ctx, stream_id=%d" % stream.number)
+        return stream

@@ -1,7 +1,7 @@
 """One piece of work on a stream: what it is called, what it reads and writes, what it waits for, what it does."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from .places import Place
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from .machine import Machine
     from .stream import Stream
 
-Range = Tuple[int, int]                 # address, number of bytes
+Range = tuple[int, int]                 # address, number of bytes
 
 
 class Access(NamedTuple):
     """The bytes an operation reads and writes: ranges of device or host addresses."""
 
-    reads: Tuple[Range, ...] = ()
-    writes: Tuple[Range, ...] = ()
+    reads: tuple[Range, ...] = ()
+    writes: tuple[Range, ...] = ()
 
 
 NO_ACCESS = Access()
@@ -32,21 +32,25 @@ class Operation:
     place : (file, line) of the call; set by `Stream.submit`
     stream : where it was queued; set by `Stream.submit`
     done : True when finished
+    dropped : True when it never ran (its stream was aborted or ended by force)
+    expires : clock time (ns) from which on it no longer waits for its blocker but fails; None: it waits for ever
     failure : exception its work raised, if any
     locked : whether `start` runs under the engine lock (short book-keeping) or without it (copies, emulations)
     """
 
-    __slots__ = ("name", "access", "place", "stream", "done", "failure", "number", "locked")
+    __slots__ = ("name", "access", "place", "stream", "done", "dropped", "failure", "number", "locked", "expires")
 
     def __init__(self, name: str, access: Access = NO_ACCESS, locked: bool = True) -> None:
         self.name = name
         self.access = access
         self.place: Place = None
-        self.stream: Optional[Stream] = None
+        self.stream: Stream | None = None
         self.done = False
-        self.failure: Optional[BaseException] = None
+        self.dropped = False
+        self.failure: BaseException | None = None
         self.number = 0
         self.locked = locked
+        self.expires: int | None = None
 
     def blocked_by(self) -> Any:
         """None if it may start; else what must happen first: another Operation, or an object that operations signal (a Notify)."""
@@ -58,6 +62,10 @@ class Operation:
 
     def start(self, machine: Machine) -> bool:
         """Do the work. True: finished; False: somebody calls `machine.scheduler.finish(self)` later."""
+        raise NotImplementedError
+
+    def timed_out(self) -> BaseException:
+        """What it fails with when it `expires`."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

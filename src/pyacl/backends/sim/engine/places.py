@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Optional, Tuple
+from typing import Optional
 
-Place = Optional[Tuple[str, int]]
+Place = Optional[tuple[str, int]]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))) + os.sep
 

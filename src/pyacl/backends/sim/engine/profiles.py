@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, List
+from typing import Any
 
 VERSIONS = ("7.0.0", "8.0.RC2", "8.0.RC3", "8.1.RC1", "8.5.0", "9.0.0", "9.1.0", "9.2.0-beta.2")
 _FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "profiles.json")
@@ -13,7 +13,7 @@ _DEFAULT_MEMORY = 32 << 30           # where the facts do not say how much a chi
 class Profile:
     """One SoC; `facts` holds the raw numbers."""
 
-    def __init__(self, soc: str, facts: Dict[str, Any]) -> None:
+    def __init__(self, soc: str, facts: dict[str, Any]) -> None:
         self.soc = soc
         self.facts = facts
         self.family: str = facts["family"]
@@ -25,7 +25,7 @@ class Profile:
         self.stream_depth: int = facts.get("stream_depth", 2048)
 
 
-def known_socs() -> List[str]:
+def known_socs() -> list[str]:
     with open(_FILE, encoding="utf-8") as file:
         return sorted(json.load(file))
 
@@ -36,11 +36,11 @@ def load(soc: str) -> Profile:
         table = json.load(file)
     if soc not in table:
         near = [name for name in sorted(table) if name.startswith(soc[:9])] or sorted(table)
-        raise ValueError("soc=%r is not a known SoC; choose one of: %s" % (soc, ", ".join(near)))
+        raise ValueError("soc={!r} is not a known SoC; choose one of: {}".format(soc, ", ".join(near)))
     return Profile(soc, table[soc])
 
 
 def check_version(cann: str) -> str:
     if cann not in VERSIONS:
-        raise ValueError("cann=%r is not a known CANN version; choose one of: %s" % (cann, ", ".join(VERSIONS)))
+        raise ValueError("cann={!r} is not a known CANN version; choose one of: {}".format(cann, ", ".join(VERSIONS)))
     return cann

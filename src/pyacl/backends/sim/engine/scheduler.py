@@ -9,10 +9,11 @@ import random
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Set
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Callable
 
 from . import places
-from .failures import Deadlock
+from .failures import CallFailure, Deadlock
 from .operation import Operation
 
 if TYPE_CHECKING:
@@ -27,12 +28,13 @@ class Scheduler:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.active: Dict[Stream, None] = {}       # streams that may have pending operations, in order of their first submission
+        self.active: dict[Stream, None] = {}       # streams that may have pending operations, in order of their first submission
         self.busy = 0                              # operations being executed without the lock, by whatever thread
         self.steps = 0                             # operations finished so far
         self.patience = 10.0                       # seconds: how long other host threads that are not waiting may take to end a wait
-        self.waiting: Dict[int, Goal] = {}         # host threads inside `wait`, and what each waits for
-        self.library_threads: Set[int] = set()     # threads of the simulator: they act only when given something to do
+        self.waiting: dict[int, Goal] = {}         # host threads inside `wait`, and what each waits for
+        self.passes_unrecorded = False             # a wait for an event that nobody has recorded yet does not wait
+        self.library_threads: set[int] = set()     # threads of the simulator: they act only when given something to do
 
     # ---- what an order decides ---------------------------------------------------------------------------
 
@@ -45,9 +47,9 @@ class Scheduler:
     def finished(self) -> None:
         """An operation has finished."""
 
-    def choose(self, roots: Iterable[Stream]) -> Optional[Stream]:
+    def choose(self, roots: Iterable[Stream]) -> Stream | None:
         """A stream whose next operation is to run now, for a wait for `roots`; None if there is none."""
-        seen: Set[Stream] = set()
+        seen: set[Stream] = set()
         todo = list(roots)
         while todo:
             stream = todo.pop()
@@ -55,25 +57,30 @@ class Scheduler:
                 continue
             seen.add(stream)
             blocker = stream.pending[0].blocked_by()
-            if blocker is None:
+            if blocker is None or self._expired(stream.pending[0]):
                 return stream
             todo.extend(self.streams_that_end(blocker))
         return None
 
     # ---- running -----------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _ready(stream: Stream) -> bool:
-        return bool(stream.pending) and not stream.running and stream.pending[0].blocked_by() is None
+    def _ready(self, stream: Stream) -> bool:
+        return bool(stream.pending) and not stream.running and (stream.pending[0].blocked_by() is None or self._expired(stream.pending[0]))
 
-    def ready(self) -> List[Stream]:
+    def _expired(self, operation: Operation) -> bool:
+        return operation.expires is not None and self.machine.clock.now() >= operation.expires
+
+    def ready(self) -> list[Stream]:
         """Every stream whose next operation may start now."""
         return [stream for stream in self.active if self._ready(stream)]
 
-    def streams_that_end(self, blocker: Any) -> List[Stream]:
+    def streams_that_end(self, blocker: Any) -> list[Stream]:
         """The streams with a pending operation that would end this reason to wait."""
         if isinstance(blocker, Operation):
             return [blocker.stream] if blocker.stream is not None else []
+        ended_by = getattr(blocker, "ended_by", None)        # a value in memory: any operation that writes there may end the wait
+        if ended_by is not None:
+            return [stream for stream in self.active if any(ended_by(op) for op in stream.pending)]
         return [stream for stream in self.active if any(op.signals() is blocker for op in stream.pending)]
 
     def run(self, stream: Stream) -> None:
@@ -81,8 +88,10 @@ class Scheduler:
         operation = stream.pending[0]
         stream.running = True
         finished = True
-        interrupt: Optional[BaseException] = None
+        interrupt: BaseException | None = None
         try:
+            if operation.expires is not None and operation.blocked_by() is not None:
+                raise operation.timed_out()
             if operation.locked:
                 finished = operation.start(self.machine)
             else:
@@ -112,10 +121,18 @@ class Scheduler:
             if not stream.pending:
                 self.active.pop(stream, None)
         operation.done = True
-        if operation.failure is not None and stream.failure is None:
-            stream.failure = operation.failure
+        if operation.failure is not None:
+            self._failed(stream, operation.failure)
         self.notify()
         self.finished()
+
+    def _failed(self, stream: Stream, failure: BaseException) -> None:
+        if stream.failure is None:
+            stream.failure = failure
+        if stream.failure_mode and isinstance(failure, CallFailure):
+            stream.context.failure = failure       # stop on failure: the context takes no more work
+            for other in stream.context.live_streams():
+                other.drop()
 
     def notify(self) -> None:
         """Something that a wait may depend on has changed."""
@@ -131,7 +148,7 @@ class Scheduler:
 
     # ---- waiting -----------------------------------------------------------------------------------------
 
-    def wait(self, goal: Goal, roots: Iterable[Stream], timeout: Optional[float] = None) -> bool:
+    def wait(self, goal: Goal, roots: Iterable[Stream], timeout: float | None = None) -> bool:
         """Run what is needed until goal() holds.
 
         Parameters
@@ -161,6 +178,8 @@ class Scheduler:
                 steps, since = self.steps, time.monotonic()
             now = time.monotonic()
             others = self._others_may_act(goal)
+            if not others and self._skip_to_expiry(None if end is None else (end - now) * 1000):
+                continue
             if end is not None and (now >= end or not others):
                 if not self.machine.clock.stopped and now < end:
                     self.machine.clock.advance((end - now) * 1000)
@@ -168,6 +187,18 @@ class Scheduler:
             if end is None and not (others and (self.busy or now - since < self.patience)):
                 raise Deadlock(self.explain(roots))
             self._sleep(goal, 0.05 if end is None else min(0.05, end - now))
+        return True
+
+    def _skip_to_expiry(self, limit: float | None) -> bool:
+        """Nothing happens before a waiting operation times out: move the clock there, unless that is later than `limit` milliseconds from now."""
+        waits = [stream.pending[0].expires for stream in self.active if stream.pending and not stream.running]
+        times = [time for time in waits if time is not None]
+        if not times:
+            return False
+        step = max(0.0, (min(times) - self.machine.clock.now()) / 1e6)
+        if limit is not None and step > limit:
+            return False
+        self.machine.clock.advance(step + 1e-6)
         return True
 
     def _sleep(self, goal: Goal, seconds: float) -> None:
@@ -197,28 +228,28 @@ class Scheduler:
 
     def explain(self, roots: Iterable[Stream]) -> str:
         """Who waits for whom, as text."""
-        lines: List[str] = []
-        seen: List[Stream] = []
+        lines: list[str] = []
+        seen: list[Stream] = []
         todo = list(roots)
         while todo:
             stream = todo.pop(0)
             if not stream.pending:
                 continue
             if stream in seen:
-                lines.append("... and so back to %r: a cycle" % stream)
+                lines.append(f"... and so back to {stream!r}: a cycle")
                 continue
             seen.append(stream)
             head = stream.pending[0]
             blocker = head.blocked_by()
             if blocker is None:
-                lines.append("%r is in %s (%s), which does not end" % (stream, head.name, places.describe(head.place)))
+                lines.append(f"{stream!r} is in {head.name} ({places.describe(head.place)}), which does not end")
                 continue
-            lines.append("%r waits in %s (%s) for %r" % (stream, head.name, places.describe(head.place), blocker))
+            lines.append(f"{stream!r} waits in {head.name} ({places.describe(head.place)}) for {blocker!r}")
             others = self.streams_that_end(blocker)
             for other in others:
                 for operation in other.pending:
                     if operation is blocker or operation.signals() is blocker:
-                        lines.append("  which %s (%s) on %r would end" % (operation.name, places.describe(operation.place), other))
+                        lines.append(f"  which {operation.name} ({places.describe(operation.place)}) on {other!r} would end")
             if not others:
                 lines.append("  which nothing that was submitted will ever end")
             todo.extend(others)
@@ -226,7 +257,15 @@ class Scheduler:
 
 
 class EagerScheduler(Scheduler):
-    """Everything runs as soon as it can."""
+    """Everything runs as soon as it can.
+
+    A wait for an event that nobody has recorded does not wait: so the library was recorded to answer, over a driver that finishes every task
+    at once. In the other orders it waits for the next record, as the hardware does.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.passes_unrecorded = True
 
     def submitted(self, stream: Stream) -> None:
         self.active[stream] = None
@@ -238,7 +277,7 @@ class EagerScheduler(Scheduler):
             while self._ready(stream):
                 self.run(stream)
 
-    def choose(self, roots: Iterable[Stream]) -> Optional[Stream]:
+    def choose(self, roots: Iterable[Stream]) -> Stream | None:
         for stream in self.active:
             if self._ready(stream):
                 return stream
@@ -267,7 +306,7 @@ class RandomScheduler(Scheduler):
         finally:
             self.running_some = False
 
-    def choose(self, roots: Iterable[Stream]) -> Optional[Stream]:
+    def choose(self, roots: Iterable[Stream]) -> Stream | None:
         ready = self.ready()
         return self.random.choice(ready) if ready else None
 
@@ -281,4 +320,4 @@ def make_scheduler(machine: Machine, order: str) -> Scheduler:
     match = re.match(r"^random\((\d+)\)$", str(order))
     if match:
         return RandomScheduler(machine, int(match.group(1)))
-    raise ValueError("order=%r is not known; use 'lazy', 'eager' or 'random(seed)' with a whole number, as in 'random(7)'" % (order,))
+    raise ValueError(f"order={order!r} is not known; use 'lazy', 'eager' or 'random(seed)' with a whole number, as in 'random(7)'")

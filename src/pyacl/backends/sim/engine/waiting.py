@@ -1,0 +1,48 @@
+"""How a host thread waits for streams, and how it learns of what failed on them."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .failures import CallFailure, RuntimeLayerError
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .stream import Stream
+
+STREAM_TIMEOUT = 507046
+STREAM_ABORTED = 107023
+
+
+def wait_for_streams(machine: Machine, streams: Iterable[Stream], timeout: float | None) -> None:
+    """Wait until everything queued so far on these streams is finished.
+
+    Raises what failed on them: once, as the library does. 507046 when `timeout` (milliseconds) runs out, 107023 when a stream is aborted meanwhile.
+    """
+    waited = list(streams)
+    marks = [(stream, stream.submitted, stream.aborts) for stream in waited]
+
+    def passed() -> bool:
+        return all(stream.completed >= number for stream, number, _ in marks)
+
+    done = machine.scheduler.wait(passed, waited, timeout)
+    raise_failure(waited)
+    if any(stream.aborts != aborts for stream, _, aborts in marks):
+        raise RuntimeLayerError(STREAM_ABORTED, "EE9999", "the stream was aborted while it was waited for")
+    if not done:
+        raise RuntimeLayerError(STREAM_TIMEOUT, "EE1002", "stream synchronize timeout after %g ms" % (timeout or 0))
+
+
+def raise_failure(streams: Iterable[Stream]) -> None:
+    """Raise what failed on these streams since the last wait for them, the first one first."""
+    failed: list[BaseException] = []
+    for stream in streams:
+        if stream.failure is not None:
+            failed.append(stream.failure)
+            stream.failure = None
+    if failed:
+        failure = failed[0]
+        if isinstance(failure, CallFailure):
+            # a new object: the same failure may be found by several waits, each with a traceback of its own
+            raise RuntimeLayerError(failure.code, failure.message_code, failure.text) from failure.__cause__
+        raise failure
