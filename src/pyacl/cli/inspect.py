@@ -151,7 +151,7 @@ def _in_zip(path: Path, archives: ExitStack) -> Iterator[Item]:
 
 
 def _in_tar(path: Path, archives: ExitStack) -> Iterator[Item]:
-    archive = archives.enter_context(tarfile.open(path))
+    archive = archives.enter_context(tarfile.open(path))  # noqa: SIM115
     members = {member.name: member for member in archive.getmembers() if member.isfile()}
 
     def content(member: str) -> bytes:

@@ -118,7 +118,7 @@ def embedded(elf: Elf) -> Iterator[Piece]:
     placed = sorted(
         (section.offset, section.offset + section.size, section.name)
         for section in elf.sections
-        if section.type not in (0, SHT_NOBITS) and section.size
+        if section.stored and section.size
     )
     starts = [offset for offset, _, _ in placed]
     machine = EM_ASCEND.to_bytes(2, "little")

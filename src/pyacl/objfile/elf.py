@@ -91,7 +91,7 @@ class Header(NamedTuple):
 
 
 class Section(NamedTuple):
-    """One section header, with its name looked up. ``offset`` and ``size`` lie inside the file (checked)."""
+    """One section header, with its name looked up. A stored section lies inside the file (checked)."""
 
     name: str
     type: int
@@ -104,6 +104,11 @@ class Section(NamedTuple):
     addralign: int
     entsize: int
     number: int
+
+    @property
+    def stored(self) -> bool:
+        """Whether it has bytes in the file. The null section (type 0) has none, whatever its fields say."""
+        return self.type not in (0, SHT_NOBITS)
 
 
 class Symbol(NamedTuple):
@@ -162,8 +167,8 @@ class Elf:
         return self._by_name.get(name)
 
     def content(self, section: Section) -> bytes:
-        """Return the section's bytes in the file; none for NOBITS."""
-        if section.type == SHT_NOBITS:
+        """Return the section's bytes in the file; b"" where it has none."""
+        if not section.stored:
             return b""
         return self.data[section.offset : section.offset + section.size]
 
@@ -210,7 +215,7 @@ class Elf:
         table, strings = found
         if types:
             table = table[np.isin(table["info"] & 0xF, types)]
-        if strings.type == SHT_NOBITS:
+        if not strings.stored:
             raise KernelObjectError(f"{_shown(strings.name)} should hold the symbols' names, but holds no bytes")
         return [
             Symbol(self.string(strings, name) if name else "", info & 0xF, info >> 4, other & 3, shndx, value, size)
@@ -244,15 +249,14 @@ class Elf:
         table = np.frombuffer(self.data, dtype=SECTION_DTYPE, count=header.shnum, offset=header.shoff).tolist()
         unnamed = [Section._make(("", *row[1:], number)) for number, row in enumerate(table)]
         for section in unnamed:
-            # Type 0 is the null section; its fields mean nothing (or extended counts).
-            if section.type not in (0, SHT_NOBITS) and section.offset + section.size > end:
+            if section.stored and section.offset + section.size > end:
                 raise KernelObjectError(
                     f"truncated: section {section.number} ends at byte {section.offset + section.size}, "
                     f"the file at {end}"
                 )
         if header.shstrndx == 0:
             return tuple(unnamed)
-        if header.shstrndx >= header.shnum or unnamed[header.shstrndx].type in (0, SHT_NOBITS):
+        if header.shstrndx >= header.shnum or not unnamed[header.shstrndx].stored:
             raise KernelObjectError(f"the section names should be in section {header.shstrndx}, which holds none")
         names = unnamed[header.shstrndx]
         return tuple(

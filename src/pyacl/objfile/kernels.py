@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pyacl.objfile.arch import VECTOR_FLAGS, Architecture
 from pyacl.objfile.elf import (
     NAME_LIMIT,
-    SHT_NOBITS,
     SHT_NOTE,
     SHT_PROGBITS,
     STB_GLOBAL,
@@ -304,7 +303,7 @@ def _arg_sizes(elf: Elf, sections: dict[int, Section], symbols: list[Symbol]) ->
         if section is None or symbol.type != STT_OBJECT or not symbol.name.endswith("__"):
             continue
         at = symbol.value - section.addr
-        if section.type == SHT_NOBITS or not 0 <= at <= section.size - 4:
+        if not section.stored or not 0 <= at <= section.size - 4:
             raise KernelObjectError(
                 f"the argument size of {symbol.name[:-2][:80]!r} should lie at byte {at} of {ARG_SIZE_SECTION}, "
                 f"which has {section.size} bytes"
