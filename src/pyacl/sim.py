@@ -1,4 +1,5 @@
 """The simulated NPU, as programs and tests use it."""
+
 from __future__ import annotations
 
 from .backends.sim import Backend

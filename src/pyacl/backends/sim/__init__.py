@@ -3,10 +3,11 @@
 engine/   the NPU itself, in plain Python
 bridge/   C entry points on top of it
 """
+
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, Optional
+from typing import Any
 
 from ...raw.functions import FUNCTIONS
 from ..thunks import Thunk
@@ -32,8 +33,17 @@ class Backend:
     unregistered : what a launch of a kernel without an emulation does: "error" or "skip"
     """
 
-    def __init__(self, *, soc: str = "Ascend910B1", cann: str = "9.0.0", devices: int = 1, memory: int | None = None,
-                 order: str = "lazy", hazards: str = "off", unregistered: str = "error") -> None:
+    def __init__(
+        self,
+        *,
+        soc: str = "Ascend910B1",
+        cann: str = "9.0.0",
+        devices: int = 1,
+        memory: int | None = None,
+        order: str = "lazy",
+        hazards: str = "off",
+        unregistered: str = "error",
+    ) -> None:
         profile = profiles.load(soc)
         profiles.check_version(cann)
         if not isinstance(devices, int) or devices < 1:

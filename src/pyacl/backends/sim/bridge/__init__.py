@@ -1,12 +1,14 @@
-"""The simulated NPU in C: entry points that take what C hands over, call the engine, and write the answers to host memory.
+"""The simulated NPU in C: entry points that take what C hands over, call the engine, and write to host memory.
 
 registry.py   `answers`, and the table of everything that is answered
-dispatch.py   one entry point made into a plain callable: lock, failures into codes, messages and last errors
+dispatch.py   one entry point made into a callable: lock, failures into codes, messages and last errors
 hostmem.py    the only module that touches host memory by address
+hostcall.py   functions of the program by address
 <area>.py     the entry points of an area: short functions; the rules are in the engine
 
-An entry point gets the machine and the C arguments: pointers and handles as int (NULL is 0), numbers as int or float, structures passed
-by value as ctypes structures. It returns None for success, an int for another code, or the value of a function that does not return aclError::
+An entry point gets the machine and the C arguments: pointers and handles as int (NULL is 0), numbers as int or float,
+structures passed by value as ctypes structures. It returns None for success, an int for another code, or the value of
+a function that does not return aclError::
 
     @answers("rtGetDeviceCount", "rtsGetDeviceCount")
     @answers("aclrtGetDeviceCount", required="count")      # a null count: 100000, EH0002, from the acl layer
@@ -14,15 +16,38 @@ by value as ctypes structures. It returns None for success, an int for another c
         runtime_require(count, "cnt")                      # a null count: 107000, EE1004, from the runtime layer
         hostmem.write_u32(count, len(sim.devices))
 
-The acl function is the runtime function behind a few checks, so that one Python function usually answers both. What is left out is said with
-`partly="..."`, which becomes a line of the generated table of what is simulated. A new area module is added to AREAS below.
+The acl function is the runtime function behind a few checks, so that one Python function usually answers both. What is
+left out is said with `partly="..."`, a line of the generated table of what is simulated. A new area goes into AREAS.
 """
+
 from __future__ import annotations
 
 import importlib
 
-AREAS = ("process", "errors", "device", "context", "stream", "event", "notify", "callback", "overflow", "kernel", "launch",
-         "memory", "transfer", "vmm", "mempool", "datatypes", "config", "version", "snapshot", "dump", "queue", "tdt")
+AREAS = (
+    "process",
+    "errors",
+    "device",
+    "context",
+    "stream",
+    "event",
+    "notify",
+    "callback",
+    "overflow",
+    "kernel",
+    "launch",
+    "memory",
+    "transfer",
+    "vmm",
+    "mempool",
+    "datatypes",
+    "config",
+    "version",
+    "snapshot",
+    "dump",
+    "queue",
+    "tdt",
+)
 
 
 def load_areas() -> None:

@@ -1,4 +1,5 @@
 """Entry points: host functions and callbacks on streams."""
+
 from __future__ import annotations
 
 from typing import Callable
@@ -6,6 +7,7 @@ from typing import Callable
 from ..engine.callbacks import HostFunction, ReportedCallback, Reports
 from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
+from ..engine.refusals import out_of_range
 from ..engine.stream import Stream
 from . import hostcall
 from .registry import answers, runtime_require
@@ -24,8 +26,11 @@ def _refuse_mixture(sim: Machine, handle: int, host_functions: bool) -> None:
     if stream is None:
         return
     if stream.host_functions if not host_functions else stream.report_thread is not None:
-        raise RuntimeLayerError(107011, "EE1001", "The stream is used by %s already, stream_id=%d"
-                                % ("subscribed callbacks" if host_functions else "host functions", stream.number))
+        raise RuntimeLayerError(
+            107011,
+            "EE1001",
+            f"The stream has {'reported callbacks' if host_functions else 'host functions'}, stream_id={stream.number}",
+        )
 
 
 def _any_stream(sim: Machine, handle: int, call: str) -> Stream:
@@ -45,7 +50,7 @@ def launch_host_func(sim: Machine, stream: int, function: int, argument: int) ->
 @answers("aclrtLaunchCallback")
 def launch_callback(sim: Machine, function: int, argument: int, block: int, stream: int) -> None:
     if block not in (NO_BLOCK, BLOCK):
-        raise AclLayerError(100000, "EH9999", "invalid block type, the current blockType = %d" % block)
+        raise AclLayerError(100000, "EH9999", f"invalid block type, the current blockType = {block}")
     runtime_launch_callback(sim, function, argument, stream, bool(block))
 
 
@@ -55,7 +60,9 @@ def runtime_launch_callback(sim: Machine, function: int, argument: int, stream: 
     _refuse_mixture(sim, stream, host_functions=False)
     target = sim.own_stream(stream, "aclrtLaunchCallback")
     if target.report_thread is None:
-        raise RuntimeLayerError(107015, "EE9999", "The stream used by this user's callback function is not registered to any thread")
+        raise RuntimeLayerError(
+            107015, "EE9999", "The stream used by this user's callback function is not registered to any thread"
+        )
     target.submit(ReportedCallback(_function(function, argument), block))
 
 
@@ -74,13 +81,17 @@ def unsubscribe_report(sim: Machine, thread: int, stream: int) -> None:
 @answers("aclrtProcessReport")
 def process_report(sim: Machine, timeout: int) -> None:
     if timeout < -1 or timeout == 0:
-        raise AclLayerError(100000, "EH0001", "Value [%dms] for [timeout] is invalid. Reason: -1 represents infinite wait, timeout value "
-                            "greater than 0 represents waiting for a fixed time" % timeout)
+        raise AclLayerError(
+            100000,
+            "EH0001",
+            f"Value [{timeout}ms] for [timeout] is invalid. Reason: -1 represents infinite wait, timeout value "
+            "greater than 0 represents waiting for a fixed time",
+        )
     sim.area(Reports).process(None if timeout == -1 else timeout)
 
 
 @answers("rtProcessReport", "rtsProcessReport")
 def runtime_process_report(sim: Machine, timeout: int) -> None:
     if timeout < -1 or timeout == 0:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter timeout is invalid. Expected value: -1 or (0, 2147483647]" % timeout)
+        raise out_of_range(timeout, "timeout", "-1 or (0, 2147483647]")
     sim.area(Reports).process(None if timeout == -1 else timeout)

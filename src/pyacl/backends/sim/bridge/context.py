@@ -1,17 +1,22 @@
 """Entry points: contexts. (Their system parameters are in config.)"""
+
 from __future__ import annotations
 
 from ..engine.context import Context
 from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
+from ..engine.refusals import out_of_range
 from . import hostmem
 from .registry import answers, runtime_require
 
 
 def _device_index(sim: Machine, index: int) -> int:
     if not 0 <= index < len(sim.devices):
-        raise RuntimeLayerError(107001, "EE9999", "Invalid drv devId, current drv devId=%d, valid drv devId range is [0, %d)"
-                                % (index, len(sim.devices)))
+        raise RuntimeLayerError(
+            107001,
+            "EE9999",
+            f"Invalid drv devId, current drv devId={index}, valid drv devId range is [0, {len(sim.devices)})",
+        )
     return index
 
 
@@ -33,7 +38,7 @@ def runtime_create_context(sim: Machine, context: int, flags: int, device_id: in
 @answers("rtsCtxCreate")
 def rts_create_context(sim: Machine, context: int, flags: int, device_id: int) -> None:
     if flags > 0:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter flags is invalid. Expected value: less than or equal to 0" % flags)
+        raise out_of_range(flags, "flags", "less than or equal to 0")
     create_context(sim, context, device_id)
 
 
@@ -66,8 +71,8 @@ def get_current_context(sim: Machine, context: int) -> None:
     runtime_require(context, "inCtx")
     found = sim.find_context()
     if found is None:
-        raise AclLayerError(107002)              # an ordinary state: neither message nor last error
-    hostmem.write_pointer(context, found.handle)     # even of a context that another thread has destroyed
+        raise AclLayerError(107002)  # an ordinary state: neither message nor last error
+    hostmem.write_pointer(context, found.handle)  # even of a context that another thread has destroyed
 
 
 @answers("rtCtxGetDevice")
@@ -92,9 +97,9 @@ def get_current_default_stream(sim: Machine, stream: int) -> None:
 @answers("aclrtGetPrimaryCtxState", required="active")
 def get_primary_context_state(sim: Machine, device_id: int, flags: int, active: int) -> None:
     if flags:
-        raise AclLayerError(100000)              # reserved; the library's message for it is malformed and gets lost
+        raise AclLayerError(100000)  # reserved; the library's message for it is malformed and gets lost
     if not 0 <= device_id < len(sim.devices):
-        raise RuntimeLayerError(107001, "EE9999", "Invalid devId=%d, valid range is [0, %d)" % (device_id, len(sim.devices)))
+        raise RuntimeLayerError(107001, "EE9999", f"Invalid devId={device_id}, valid range is [0, {len(sim.devices)})")
     hostmem.write_i32(active, int(sim.devices[device_id].references > 0))
 
 

@@ -1,4 +1,5 @@
 """Entry points: devices, what they are and can do, and which one a thread works on."""
+
 from __future__ import annotations
 
 import hashlib
@@ -6,14 +7,16 @@ import hashlib
 from ..engine.device import Device
 from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
+from ..engine.refusals import out_of_range
 from . import hostcall, hostmem
 from .registry import answers, runtime_require
 
-MAX_DEVICES = 64                     # the runtime's table of devices
-FEATURE_LIMIT = 20002                # first number beyond the device features
+MAX_DEVICES = 64  # the runtime's table of devices
+FEATURE_LIMIT = 20002  # first number beyond the device features
 
 
 # ---- set, reset, current -------------------------------------------------------------------------------------
+
 
 @answers("aclrtSetDevice", "rtSetDevice", "rtsSetDevice", "rtSetDeviceEx")
 def set_device(sim: Machine, device_id: int) -> None:
@@ -29,7 +32,7 @@ def reset_device(sim: Machine, device_id: int) -> None:
 def reset_device_force(sim: Machine, device_id: int) -> None:
     try:
         sim.device(device_id).reset(force=True)
-    except RuntimeLayerError as failure:         # this one function does not set the last error
+    except RuntimeLayerError as failure:  # this one function does not set the last error
         raise AclLayerError(failure.code, failure.message_code, failure.text) from None
 
 
@@ -43,7 +46,7 @@ def get_device(sim: Machine, device_id: int) -> None:
     elif sim.default_device is not None:
         hostmem.write_i32(device_id, sim.default_device)
     else:
-        raise AclLayerError(107002)              # an ordinary state: neither message nor last error
+        raise AclLayerError(107002)  # an ordinary state: neither message nor last error
 
 
 @answers("aclrtGetDeviceCount", required="count")
@@ -68,21 +71,21 @@ def synchronize_device(sim: Machine) -> None:
 @answers("aclrtSynchronizeDeviceWithTimeout")
 def synchronize_device_with_timeout(sim: Machine, timeout: int) -> None:
     if timeout < -1:
-        raise AclLayerError(107000, "EH9999", "the timeout of synchronize device is invalid, timeout is %d" % timeout)
+        raise AclLayerError(107000, "EH9999", f"the timeout of synchronize device is invalid, timeout is {timeout}")
     runtime_synchronize_device(sim, timeout)
 
 
 @answers("rtDeviceSynchronizeWithTimeout")
 def runtime_synchronize_device(sim: Machine, timeout: int) -> None:
     if timeout < -1 or timeout == 0:
-        raise RuntimeLayerError(107000, "EE1006", "timeout=%d is not supported" % timeout)
+        raise RuntimeLayerError(107000, "EE1006", f"timeout={timeout} is not supported")
     sim.current_context().synchronize(None if timeout == -1 else timeout)
 
 
 @answers("aclrtSetTsDevice")
 def set_ts_device(sim: Machine, ts_id: int) -> None:
     if ts_id not in (0, 1):
-        raise AclLayerError(100000, "EH9999", "invalid tsId, tsID is %d" % ts_id)
+        raise AclLayerError(100000, "EH9999", f"invalid tsId, tsID is {ts_id}")
 
 
 @answers("rtSetTSDevice", "rtsSetTsDevice")
@@ -92,11 +95,12 @@ def runtime_set_ts_device(sim: Machine, ts_id: int) -> None:
 
 # ---- what a device is ----------------------------------------------------------------------------------------
 
+
 @answers("aclrtGetRunMode", required="mode")
 @answers("rtGetRunMode", "rtsGetRunMode")
 def get_run_mode(sim: Machine, mode: int) -> None:
     runtime_require(mode, "runMode")
-    hostmem.write_u32(mode, 1)                   # the program runs on the host
+    hostmem.write_u32(mode, 1)  # the program runs on the host
 
 
 @answers("aclrtGetSocName")
@@ -108,7 +112,7 @@ def get_soc_name(sim: Machine) -> int:
 def get_soc_version(sim: Machine, text: int, size: int) -> None:
     runtime_require(text, "ver")
     if size <= len(sim.profile.soc):
-        raise RuntimeLayerError(107000, "EE1001", "maxLen=%d is too short for the name of the SoC" % size)
+        raise RuntimeLayerError(107000, "EE1001", f"maxLen={size} is too short for the name of the SoC")
     hostmem.write_text(text, sim.profile.soc, size)
 
 
@@ -123,7 +127,7 @@ def query_device_status(sim: Machine, device_id: int, status: int) -> None:
 @answers("rtGetDeviceStatus")
 def get_device_status(sim: Machine, device_id: int, status: int) -> None:
     if device_id < 0:
-        raise RuntimeLayerError(107001, "EE1003", "devId=%d must be greater than or equal to 0" % device_id)
+        raise RuntimeLayerError(107001, "EE1003", f"devId={device_id} must be greater than or equal to 0")
     runtime_require(status, "status")
     sim.device(device_id)
     hostmem.write_u32(status, 0)
@@ -132,24 +136,46 @@ def get_device_status(sim: Machine, device_id: int, status: int) -> None:
 def attribute(device: Device, number: int) -> int:
     """A device attribute by its number; 107000 for one that this chip or release does not tell."""
     profile = device.machine.profile
-    simple = {1: profile.ai_cpus, 101: profile.cube_cores, 201: profile.vector_cores, 202: 0, 203: 0, 204: 0,
-              301: device.machine.memory_bytes, 401: 0, 402: device.index, 403: 0, 404: 0, 405: 0, 406: 0, 407: 0, 501: 0}
-    if profile.family == "Ascend950":            # the chips that have threads within a block
+    simple = {
+        1: profile.ai_cpus,
+        101: profile.cube_cores,
+        201: profile.vector_cores,
+        202: 0,
+        203: 0,
+        204: 0,
+        301: device.machine.memory_bytes,
+        401: 0,
+        402: device.index,
+        403: 0,
+        404: 0,
+        405: 0,
+        406: 0,
+        407: 0,
+        501: 0,
+    }
+    if profile.family == "Ascend950":  # the chips that have threads within a block
         simple.update({202: 32, 203: 2048, 204: profile.facts["ub_bytes"]})
     if number not in simple:
-        raise RuntimeLayerError(107000, "EE1001", "Invalid attr=%d" % number)
+        raise RuntimeLayerError(107000, "EE1001", f"Invalid attr={number}")
     return int(simple[number])
 
 
-@answers("aclrtGetDeviceInfo", required="value",
-         partly="the attributes that the library reads from the platform files of an installed CANN (102, 302) answer 107000, as recorded "
-                "without such files")
+@answers(
+    "aclrtGetDeviceInfo",
+    required="value",
+    partly="the attributes that the library reads from the files of an installed CANN (102, 302) answer 107000, "
+    "as recorded without such files"
+    "without such files",
+)
 @answers("rtsDeviceGetInfo")
 def get_device_info(sim: Machine, device_id: int, number: int, value: int) -> None:
     runtime_require(value, "val")
     if device_id >= len(sim.devices):
-        raise RuntimeLayerError(107000, "EE1001", "invalid drv devId, current drv devId=%d, valid device range is [0, %d)"
-                                % (device_id, len(sim.devices)))
+        raise RuntimeLayerError(
+            107000,
+            "EE1001",
+            f"invalid drv devId, current drv devId={device_id}, valid device range is [0, {len(sim.devices)})",
+        )
     hostmem.write_i64(value, attribute(sim.devices[device_id], number))
 
 
@@ -157,9 +183,11 @@ def get_device_info(sim: Machine, device_id: int, number: int, value: int) -> No
 @answers("rtsDeviceGetCapability")
 def get_device_capability(sim: Machine, device_id: int, feature: int, value: int) -> None:
     if not 0 <= feature < FEATURE_LIMIT:
-        raise RuntimeLayerError(107000, "EE1001", "invalid devFeatureType=%d" % feature)
+        raise RuntimeLayerError(107000, "EE1001", f"invalid devFeatureType={feature}")
     if feature not in (1, 21, 10001, 20001):
-        raise AclLayerError(107000, "EE1003", "value %d for parameter devFeatureType is invalid" % feature)   # no last error
+        raise AclLayerError(
+            107000, "EE1003", f"value {feature} for parameter devFeatureType is invalid"
+        )  # no last error
     runtime_require(value, "val")
     sim.device(device_id)
     hostmem.write_i32(value, {1: 0, 21: 1, 10001: 1, 20001: 16}[feature])
@@ -206,24 +234,40 @@ def get_stream_priority_range(sim: Machine, least: int, greatest: int) -> None:
 @answers("aclrtGetDeviceUtilizationRate", required="info")
 def get_device_utilization_rate(sim: Machine, device_id: int, info: int) -> None:
     if hostmem.read_pointer(info + 16):
-        raise AclLayerError(100000)              # the extension is reserved
+        raise AclLayerError(100000)  # the extension is reserved
     rate = 0 if 0 <= device_id < len(sim.devices) else -1
     for offset in (0, 4, 8):
         hostmem.write_i32(info + offset, rate)
-    hostmem.write_i32(info + 12, -1)             # memory: not told
+    hostmem.write_i32(info + 12, -1)  # memory: not told
 
 
 # ---- ids -----------------------------------------------------------------------------------------------------
 
+
 def _not_negative(device_id: int, name: str, code: int = 107000) -> None:
     if device_id < 0:
-        raise RuntimeLayerError(code, "EE1003", "value %d for parameter %s is invalid. Expected value: greater than or equal to 0"
-                                % (device_id, name))
+        raise RuntimeLayerError(
+            code,
+            "EE1003",
+            f"value {device_id} for parameter {name} is invalid. Expected value: greater than or equal to 0",
+        )
 
 
-@answers("aclrtGetLogicDevIdByUserDevId", "aclrtGetUserDevIdByLogicDevId", "aclrtGetLogicDevIdByPhyDevId", "aclrtGetPhyDevIdByLogicDevId",
-         "aclrtGetUserDevIdByPhyDevId", "aclrtGetPhyDevIdByUserDevId", required="result")
-@answers("rtsGetLogicDevIdByUserDevId", "rtsGetUserDevIdByLogicDevId", "rtsGetLogicDevIdByPhyDevId", "rtsGetPhyDevIdByLogicDevId")
+@answers(
+    "aclrtGetLogicDevIdByUserDevId",
+    "aclrtGetUserDevIdByLogicDevId",
+    "aclrtGetLogicDevIdByPhyDevId",
+    "aclrtGetPhyDevIdByLogicDevId",
+    "aclrtGetUserDevIdByPhyDevId",
+    "aclrtGetPhyDevIdByUserDevId",
+    required="result",
+)
+@answers(
+    "rtsGetLogicDevIdByUserDevId",
+    "rtsGetUserDevIdByLogicDevId",
+    "rtsGetLogicDevIdByPhyDevId",
+    "rtsGetPhyDevIdByLogicDevId",
+)
 def map_device_id(sim: Machine, device_id: int, result: int) -> None:
     """User, logic and physical ids are the same here."""
     _not_negative(device_id, "devId")
@@ -247,6 +291,7 @@ def map_unsigned_device_id(sim: Machine, device_id: int, result: int) -> None:
 
 # ---- other devices -------------------------------------------------------------------------------------------
 
+
 @answers("aclrtDeviceCanAccessPeer")
 def device_can_access_peer(sim: Machine, can_access: int, device_id: int, peer: int) -> None:
     if device_id == peer:
@@ -265,8 +310,9 @@ def runtime_device_can_access_peer(sim: Machine, can_access: int, device_id: int
 
 def _in_table(device_id: int, name: str, message: str) -> None:
     if not 0 <= device_id < MAX_DEVICES:
-        raise RuntimeLayerError(107000, message, "value %d for parameter %s is invalid. Expected value: [0, %d)"
-                                % (device_id, name, MAX_DEVICES))
+        raise RuntimeLayerError(
+            107000, message, f"value {device_id} for parameter {name} is invalid. Expected value: [0, {MAX_DEVICES})"
+        )
 
 
 def _this_device(sim: Machine, peer: int) -> Device:
@@ -279,14 +325,14 @@ def _this_device(sim: Machine, peer: int) -> Device:
     else:
         device = context.device
     if device.index == peer:
-        raise AclLayerError(100000, "EH9999", "deviceId shouldn't be equal to peeerDeviceId, deviceId = %d" % peer)
+        raise AclLayerError(100000, "EH9999", f"deviceId shouldn't be equal to peeerDeviceId, deviceId = {peer}")
     return device
 
 
 @answers("aclrtDeviceEnablePeerAccess")
 def device_enable_peer_access(sim: Machine, peer: int, flags: int) -> None:
     if flags:
-        raise AclLayerError(200006, "EH9999", "the flags must be 0, but current is %d" % flags)
+        raise AclLayerError(200006, "EH9999", f"the flags must be 0, but current is {flags}")
     _this_device(sim, peer).peers.add(sim.device(peer).index)
 
 
@@ -338,6 +384,7 @@ def runtime_get_pair_devices_info(sim: Machine, device_id: int, other: int, kind
 
 # ---- saturation ----------------------------------------------------------------------------------------------
 
+
 @answers("aclrtGetDeviceSatMode", required="mode")
 @answers("rtGetDeviceSatMode")
 def get_device_sat_mode(sim: Machine, mode: int) -> None:
@@ -348,7 +395,7 @@ def get_device_sat_mode(sim: Machine, mode: int) -> None:
 @answers("aclrtSetDeviceSatMode", "rtSetDeviceSatMode")
 def set_device_sat_mode(sim: Machine, mode: int) -> None:
     if not 0 <= mode < 2:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter floatOverflowMode is invalid. Expected value: [0, 2)" % mode)
+        raise out_of_range(mode, "floatOverflowMode", "[0, 2)")
     context = sim.find_context()
     if context is not None and context.alive:
         context.device.saturation = mode
@@ -373,6 +420,7 @@ def set_device_failure_mode(sim: Machine, mode: int) -> None:
 
 # ---- callbacks -----------------------------------------------------------------------------------------------
 
+
 @answers("aclrtRegDeviceStateCallback", required="name")
 @answers("rtsRegDeviceStateCallback")
 def register_device_state_callback(sim: Machine, name: int, callback: int, argument: int) -> None:
@@ -381,7 +429,9 @@ def register_device_state_callback(sim: Machine, name: int, callback: int, argum
         sim.device_observers.remove(hostmem.read_text(name))
         return
     function = hostcall.function(callback, "void", "u32", "u32", "p")
-    sim.device_observers.register(hostmem.read_text(name), lambda device, state: function(device, state, argument or None))
+    sim.device_observers.register(
+        hostmem.read_text(name), lambda device, state: function(device, state, argument or None)
+    )
 
 
 @answers("aclrtSetDeviceTaskAbortCallback", required="name")
@@ -392,20 +442,24 @@ def set_device_task_abort_callback(sim: Machine, name: int, callback: int, argum
         sim.abort_observers.remove(hostmem.read_text(name))
         return
     function = hostcall.function(callback, "i32", "u32", "u32", "u32", "p")
-    sim.abort_observers.register(hostmem.read_text(name), lambda device, stage, timeout: function(device, stage, timeout, argument or None))
+    sim.abort_observers.register(
+        hostmem.read_text(name), lambda device, stage, timeout: function(device, stage, timeout, argument or None)
+    )
 
 
-@answers("aclrtDeviceTaskAbort", "rtDeviceTaskAbort",
-         partly="drops the work of all streams of the device; a real device refuses new work until the streams are synchronised")
+@answers(
+    "aclrtDeviceTaskAbort",
+    "rtDeviceTaskAbort",
+    partly="drops the work of all streams; a real device also refuses new work until the streams are synchronised",
+)
 def device_task_abort(sim: Machine, device_id: int, timeout: int) -> None:
     if timeout > 36 * 60 * 1000:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter timeout is invalid. Expected value: [0, 2160000]" % timeout)
+        raise out_of_range(timeout, "timeout", "[0, 2160000]")
     device = sim.device(device_id)
     if device.open_count == 0:
-        raise RuntimeLayerError(107002, "EE1001", "device %d has no context" % device_id)
+        raise RuntimeLayerError(107002, "EE1001", f"device {device_id} has no context")
     sim.abort_observers.notify(device_id, 0, timeout)
     for stream in sim.streams:
         if stream.context.device is device:
             stream.drop()
     sim.abort_observers.notify(device_id, 1, timeout)
-

@@ -1,4 +1,6 @@
-"""One entry point made into the callable behind a C address: takes the lock, turns failures into codes, messages and last errors."""
+"""One entry point made into the callable behind a C address: takes the lock, turns failures into codes, messages
+and last errors."""
+
 from __future__ import annotations
 
 from typing import Any, Callable
@@ -68,4 +70,5 @@ def _failed(machine: Machine, name: str, failure: CallFailure, returns_code: boo
 def _not_simulated(machine: Machine, name: str, returns_code: bool) -> Callable[..., Any]:
     def call(*args: Any) -> int:
         return NOT_SUPPORTED if returns_code else 0
+
     return call

@@ -1,4 +1,5 @@
 """Entry points: recent messages, last errors, what is known of exceptions on a device."""
+
 from __future__ import annotations
 
 import os
@@ -15,20 +16,29 @@ MAX_REPAIRS = 20
 
 # headlines, as the library's table of messages has them
 TITLES = {
-    "EE1001": "Invalid_Argument", "EE1002": "Execution_Error_Stream_Synchronize_Timeout", "EE1003": "Invalid_Argument",
-    "EE1004": "Invalid_Argument_Null_Pointer", "EE1005": "Not_Supported", "EE1006": "Not_Supported", "EE1011": "Invalid_Argument",
-    "EH0001": "Invalid_Argument", "EH0002": "Invalid_Argument_Null_Pointer", "EH0003": "File_Operation_Error_Invalid_Path",
-    "EH0004": "File_Operation_Error", "EH0006": "Not_Supported",
+    "EE1001": "Invalid_Argument",
+    "EE1002": "Execution_Error_Stream_Synchronize_Timeout",
+    "EE1003": "Invalid_Argument",
+    "EE1004": "Invalid_Argument_Null_Pointer",
+    "EE1005": "Not_Supported",
+    "EE1006": "Not_Supported",
+    "EE1011": "Invalid_Argument",
+    "EH0001": "Invalid_Argument",
+    "EH0002": "Invalid_Argument_Null_Pointer",
+    "EH0003": "File_Operation_Error_Invalid_Path",
+    "EH0004": "File_Operation_Error",
+    "EH0006": "Not_Supported",
 }
 
 
 def compose(messages: list[tuple[str, str]]) -> str:
-    """One text for the failures noted so far: the first one that is not an inner error is the headline, the others are its trace."""
+    """One text for the failures noted so far: the first one that is not an inner error is the headline, the others
+    are its trace."""
     if not messages:
         return ""
     head = next((index for index, (code, _) in enumerate(messages) if not code.endswith("9999")), 0)
     code, text = messages[head]
-    stamp = "[PID: %d] %s" % (os.getpid(), time.strftime("%Y-%m-%d-%H:%M:%S"))
+    stamp = f"[PID: {os.getpid()}] {time.strftime('%Y-%m-%d-%H:%M:%S')}"
     if code.endswith("9999"):
         lines = [f"{code}: Inner Error!", f"{code}{stamp} ({code}):  {text}"]
     else:
@@ -50,7 +60,7 @@ def get_recent_message(sim: Machine) -> int:
         messages.append(("EE1001", "rtGetDevMsg execution failed, the context is a null pointer."))
         thread.last_error = 107002
     else:
-        thread.recent = ""                       # the device's answer takes the place of what was handed out before
+        thread.recent = ""  # the device's answer takes the place of what was handed out before
     text = compose(messages)
     messages.clear()
     thread.recent = text + ("\n" + thread.recent if thread.recent else "") if text else thread.recent
@@ -95,6 +105,7 @@ def runtime_peek_at_last_error(sim: Machine, level: int) -> int:
 
 # ---- exceptions on a device ----------------------------------------------------------------------------------
 
+
 class ExceptionCallback:
     """The function that is told of exceptions on a device; see `aclrtSetExceptionInfoCallback`."""
 
@@ -108,14 +119,20 @@ def set_exception_info_callback(sim: Machine, callback: int) -> None:
 
 
 def _exception_field(offset: int) -> None:
-    names = {0: "aclrtGetTaskIdFromExceptionInfo", 4: "aclrtGetStreamIdFromExceptionInfo", 8: "aclrtGetThreadIdFromExceptionInfo",
-             12: "aclrtGetDeviceIdFromExceptionInfo", 16: "aclrtGetErrorCodeFromExceptionInfo"}
+    names = {
+        0: "aclrtGetTaskIdFromExceptionInfo",
+        4: "aclrtGetStreamIdFromExceptionInfo",
+        8: "aclrtGetThreadIdFromExceptionInfo",
+        12: "aclrtGetDeviceIdFromExceptionInfo",
+        16: "aclrtGetErrorCodeFromExceptionInfo",
+    }
 
     def field(sim: Machine, info: int) -> int:
         if not info:
             sim.messages().append(("EH9999", "exception information is null"))
             return NO_EXCEPTION_INFO
         return hostmem.read_u32(info + offset)
+
     answers(names[offset])(field)
 
 
@@ -125,13 +142,15 @@ for _offset in (0, 4, 8, 12, 16):
 
 def _device_of_fault(sim: Machine, device_id: int) -> None:
     if not 0 <= device_id < len(sim.devices):
-        raise RuntimeLayerError(107001, "EE1001", "invalid devId=%d, valid device range is [0, %d)" % (device_id, len(sim.devices)))
+        raise RuntimeLayerError(
+            107001, "EE1001", f"invalid devId={device_id}, valid device range is [0, {len(sim.devices)})"
+        )
 
 
 @answers("aclrtGetErrorVerbose", required="info", partly="not supported, as on the recorded chip")
 @answers("rtsGetErrorVerbose")
 def get_error_verbose(sim: Machine, device_id: int, info: int) -> None:
-    raise RuntimeLayerError(207000)              # this chip does not tell
+    raise RuntimeLayerError(207000)  # this chip does not tell
 
 
 @answers("aclrtRepairError", required="info", partly="not supported, as on the recorded chip")
@@ -150,8 +169,7 @@ def get_mem_uce_info(sim: Machine, device_id: int, array: int, size: int, count:
 def mem_uce_repair(sim: Machine, device_id: int, array: int, size: int) -> None:
     if size > MAX_REPAIRS:
         raise AclLayerError(100000)
-    for index in range(size):                    # aclrtMemUceInfo: address, length, reserved
+    for index in range(size):  # aclrtMemUceInfo: address, length, reserved
         if any(hostmem.read_bytes(array + 128 * index + 16, 14)):
             raise AclLayerError(100000)
     _device_of_fault(sim, device_id)
-

@@ -1,10 +1,12 @@
 """Entry points: events."""
+
 from __future__ import annotations
 
 from ..engine import event as events
 from ..engine.event import DEFAULT, DEVICE_USE_ONLY, EXTERNAL, IPC, Event, Events
 from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
+from ..engine.refusals import out_of_range
 from . import hostmem
 from .registry import answers, require, runtime_require
 
@@ -29,18 +31,23 @@ def _not_captured(event: Event) -> None:
 
 # ---- create and destroy --------------------------------------------------------------------------------------
 
+
 @answers("aclrtCreateEvent", required="event")
 @answers("rtEventCreate")
 def create_event(sim: Machine, event: int) -> None:
     create_event_with_flag(sim, event, DEFAULT)
 
 
-@answers("aclrtCreateEventWithFlag", required="event", partly="flag 0x10 (device use only) is refused, as the recorded driver refused it")
+@answers(
+    "aclrtCreateEventWithFlag",
+    required="event",
+    partly="flag 0x10 (device use only) is refused, as the recorded driver refused it",
+)
 @answers("rtEventCreateWithFlag")
 def create_event_with_flag(sim: Machine, event: int, flag: int) -> None:
     runtime_require(event, "evt")
     if not flag & MAX_FLAG or flag > MAX_FLAG:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter flag is invalid. Expected value: (0, %d]" % (flag, MAX_FLAG))
+        raise out_of_range(flag, "flag", f"(0, {MAX_FLAG}]")
     _alone(flag, DEVICE_USE_ONLY, EXTERNAL)
     context = sim.current_context()
     if flag == DEVICE_USE_ONLY:
@@ -54,7 +61,7 @@ def create_event_ex_with_flag(sim: Machine, event: int, flag: int) -> None:
     runtime_require(event, "evt")
     _alone(flag, DEVICE_USE_ONLY, EXTERNAL, IPC)
     if not flag & MAX_FLAG_EX or flag > MAX_FLAG_EX:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter flag is invalid. Expected value: (0, %d]" % (flag, MAX_FLAG_EX))
+        raise out_of_range(flag, "flag", f"(0, {MAX_FLAG_EX}]")
     context = sim.current_context()
     if flag == IPC:
         raise AclLayerError(207000)
@@ -64,21 +71,24 @@ def create_event_ex_with_flag(sim: Machine, event: int, flag: int) -> None:
 def _alone(flag: int, *bits: int) -> None:
     for bit in bits:
         if flag & bit and flag & ~bit:
-            raise RuntimeLayerError(107000, "EE1001", "current flag = %d, the flag[%d] does not support OR operations with other flags"
-                                    % (flag, bit))
+            raise RuntimeLayerError(
+                107000,
+                "EE1001",
+                f"current flag = {flag}, the flag[{bit}] does not support OR operations with other flags",
+            )
 
 
 @answers("rtsEventCreate")
 def runtime_create_event(sim: Machine, event: int, flag: int) -> None:
     if flag & ~0x3B:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter flag is invalid" % flag)
+        raise out_of_range(flag, "flag", "a known one")
     create_event_with_flag(sim, event, flag or DEFAULT)
 
 
 @answers("rtsEventCreateEx")
 def runtime_create_event_ex(sim: Machine, event: int, flag: int) -> None:
     if not flag or flag & ~0x3B:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter flag is invalid" % flag)
+        raise out_of_range(flag, "flag", "a known one")
     create_event_ex_with_flag(sim, event, flag)
 
 
@@ -90,6 +100,7 @@ def destroy_event(sim: Machine, event: int) -> None:
 
 
 # ---- on streams ----------------------------------------------------------------------------------------------
+
 
 @answers("aclrtRecordEvent", required="event")
 @answers("rtEventRecord", "rtsEventRecord")
@@ -137,7 +148,7 @@ def runtime_stream_wait_event_with_timeout(sim: Machine, stream: int, event: int
 def _wait_event(sim: Machine, stream: int, event: int, timeout: float | None, call: str) -> None:
     found = _event(sim, event, call)
     if not found.can_be_waited_for:
-        raise _quiet_207000("flag=%d does not support, not need wait for event" % found.flags)
+        raise _quiet_207000(f"flag={found.flags} does not support, not need wait for event")
     context = sim.current_context()
     target = sim.stream(stream, call)
     if target.models and (found.new_mode or found.flags == DEFAULT):
@@ -161,7 +172,7 @@ def _wait_event(sim: Machine, stream: int, event: int, timeout: float | None, ca
 def reset_event(sim: Machine, event: int, stream: int) -> None:
     found = _event(sim, event, "aclrtResetEvent")
     if not found.can_be_waited_for:
-        raise _quiet_207000("flag=%d does not support, not need reset for event" % found.flags)
+        raise _quiet_207000(f"flag={found.flags} does not support, not need reset for event")
     context = sim.current_context()
     target = sim.stream(stream, "aclrtResetEvent")
     if found.new_mode or (found.flags == DEFAULT and target.models):
@@ -173,6 +184,7 @@ def reset_event(sim: Machine, event: int, stream: int) -> None:
 
 
 # ---- on the host ---------------------------------------------------------------------------------------------
+
 
 @answers("aclrtSynchronizeEvent", required="event")
 @answers("rtEventSynchronize")
@@ -191,7 +203,7 @@ def synchronize_event_with_timeout(sim: Machine, event: int, timeout: int) -> No
 @answers("rtEventSynchronizeWithTimeout", "rtsEventSynchronize")
 def runtime_synchronize_event(sim: Machine, event: int, timeout: int) -> None:
     if timeout < -1 or timeout == 0:
-        raise RuntimeLayerError(107000, "EE1006", "timeout=%d is not supported" % timeout)
+        raise RuntimeLayerError(107000, "EE1006", f"timeout={timeout} is not supported")
     found = _event(sim, event, "aclrtSynchronizeEvent")
     events.refuse_external(found)
     _not_captured(found)
@@ -294,12 +306,15 @@ def get_event_avail_num(sim: Machine, count: int) -> None:
 
 # ---- other processes -----------------------------------------------------------------------------------------
 
+
 @answers("aclrtIpcGetEventHandle", required="event handle", partly="there are no events for other processes")
 @answers("rtIpcGetEventHandle")
 def ipc_get_event_handle(sim: Machine, event: int, handle: int) -> None:
     runtime_require(handle, "handle")
     found = _event(sim, event, "aclrtIpcGetEventHandle")
-    raise RuntimeLayerError(107000, "EE1001", "only support RT_EVENT_IPC call rtIpcGetEventHandle, current flag %d" % found.flags)
+    raise RuntimeLayerError(
+        107000, "EE1001", f"only support RT_EVENT_IPC call rtIpcGetEventHandle, current flag {found.flags}"
+    )
 
 
 @answers("aclrtIpcOpenEventHandle", partly="there are no events of other processes")
@@ -311,11 +326,12 @@ def ipc_open_event_handle(sim: Machine, handle: object, event: int) -> None:
 
 # ---- timeouts ------------------------------------------------------------------------------------------------
 
+
 class Timeouts:
     """The timeouts of a process for work on devices."""
 
     def __init__(self, machine: Machine) -> None:
-        self.event_wait = 0                      # seconds; 0: none
+        self.event_wait = 0  # seconds; 0: none
 
 
 @answers("aclrtSetOpWaitTimeout", "rtSetOpWaitTimeOut", "rtsSetOpWaitTimeOut")

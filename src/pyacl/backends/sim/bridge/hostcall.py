@@ -1,10 +1,18 @@
 """Functions of the program by address: a callback pointer made into a Python callable."""
+
 from __future__ import annotations
 
 import ctypes
 from typing import Any, Callable
 
-_KINDS = {"p": ctypes.c_void_p, "u32": ctypes.c_uint32, "i32": ctypes.c_int32, "u64": ctypes.c_uint64, "bool": ctypes.c_bool, "void": None}
+_KINDS: dict[str, Any] = {
+    "p": ctypes.c_void_p,
+    "u32": ctypes.c_uint32,
+    "i32": ctypes.c_int32,
+    "u64": ctypes.c_uint64,
+    "bool": ctypes.c_bool,
+    "void": None,
+}
 
 
 def function(address: int, returns: str, *parameters: str) -> Callable[..., Any]:

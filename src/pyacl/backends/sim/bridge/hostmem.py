@@ -1,4 +1,6 @@
-"""Host memory by address. Everything of the simulator that reads or writes the memory of the program goes through here."""
+"""Host memory by address. Everything of the simulator that reads or writes the memory of the program goes through
+here."""
+
 from __future__ import annotations
 
 import ctypes
@@ -85,7 +87,7 @@ def read_text(address: int) -> str:
 
 def write_text(address: int, text: str, size: int) -> None:
     """Text with its final zero into a field of `size` bytes; the rest of the field stays as it is."""
-    raw = text.encode("utf-8", "surrogateescape")[:size - 1] + b"\0"
+    raw = text.encode("utf-8", "surrogateescape")[: size - 1] + b"\0"
     ctypes.memmove(address, raw, len(raw))
 
 

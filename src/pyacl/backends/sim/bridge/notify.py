@@ -1,4 +1,5 @@
 """Entry points: notifies and counting notifies."""
+
 from __future__ import annotations
 
 from ..engine import notify as notifies
@@ -6,6 +7,7 @@ from ..engine.device import Device
 from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
 from ..engine.notify import Notifies, NotifyRecord, NotifyWait
+from ..engine.refusals import out_of_range
 from . import hostmem
 from .registry import answers, runtime_require
 
@@ -30,11 +32,15 @@ def _create(sim: Machine, notify: int, device: Device, flag: int) -> None:
     hostmem.write_pointer(notify, sim.area(Notifies).create(device).handle)
 
 
-@answers("aclrtCreateNotify", required="notify", partly="flag 1 (for device use) is refused, as the recorded driver refused it")
+@answers(
+    "aclrtCreateNotify",
+    required="notify",
+    partly="flag 1 (for device use) is refused, as the recorded driver refused it",
+)
 @answers("rtsNotifyCreate")
 def create_notify(sim: Machine, notify: int, flag: int) -> None:
     if flag not in (0, DOWNLOAD_TO_DEVICE):
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter flag is invalid. Expected value: 0 or 1" % flag)
+        raise out_of_range(flag, "flag", "0 or 1")
     _create(sim, notify, _device(sim), flag)
 
 
@@ -47,7 +53,7 @@ def runtime_create_notify(sim: Machine, device_id: int, notify: int) -> None:
 def runtime_create_notify_with_flag(sim: Machine, device_id: int, notify: int, flag: int) -> None:
     runtime_require(notify, "retNotify")
     if flag & ~0x41:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter flag is invalid. Expected value: 0, 1, 64 or 65" % flag)
+        raise out_of_range(flag, "flag", "0, 1, 64 or 65")
     sim.current_context()
     _create(sim, notify, sim.device(device_id), flag)
 
@@ -105,12 +111,13 @@ def reset_notify(sim: Machine, notify: int) -> None:
 def batch_reset_notifies(sim: Machine, array: int, count: int) -> None:
     count &= 0xFFFFFFFF
     if count == 0:
-        raise RuntimeLayerError(107000, "EE1003", "value 0 for parameter num is invalid. Expected value: (0, 4294967295]")
+        raise out_of_range(0, "num", "(0, 4294967295]")
     for index in range(count):
         reset_notify(sim, hostmem.read_pointer(array + 8 * index))
 
 
 # ---- other processes -----------------------------------------------------------------------------------------
+
 
 @answers("aclrtNotifyGetExportKey", required="notify key", partly="keys are known within the process only")
 @answers("rtsNotifyGetExportKey")
@@ -118,9 +125,9 @@ def get_export_key(sim: Machine, notify: int, key: int, length: int, flags: int)
     runtime_require(notify, "inNotify")
     runtime_require(key, "name")
     if length & 0xFFFFFFFF == 0:
-        raise RuntimeLayerError(107000, "EE1003", "value 0 for parameter len is invalid. Expected value: not equal to 0")
+        raise out_of_range(0, "len", "not equal to 0")
     if flags not in (0, 2):
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter flag is invalid. Expected value: 0 or 2" % flags)
+        raise out_of_range(flags, "flag", "0 or 2")
     found = sim.area(Notifies).get(notify, "aclrtNotifyGetExportKey")
     found.key = found.key or f"pyacl_notify_{notify:016x}"
     hostmem.write_text(key, found.key, min(length, KEY_SIZE))
@@ -132,7 +139,7 @@ def import_by_key(sim: Machine, notify: int, key: int, flags: int) -> None:
     runtime_require(notify, "retNotify")
     runtime_require(key, "name")
     if flags & 0xFFFFFFFF > 3:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter flag is invalid. Expected value: [0, 3]" % flags)
+        raise out_of_range(flags, "flag", "[0, 3]")
     sim.current_context()
     table = sim.area(Notifies)
     found = table.by_key(hostmem.read_text(key))
@@ -147,7 +154,7 @@ def set_import_pid(sim: Machine, notify: int, pids: int, count: int) -> None:
     sim.area(Notifies).get(notify, "aclrtNotifySetImportPid")
     runtime_require(pids, "pid")
     if count <= 0 or count > 0x7FFFFFFF:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter num is invalid. Expected value: (0, 2147483647]" % count)
+        raise out_of_range(count, "num", "(0, 2147483647]")
     sim.current_context()
 
 
@@ -156,16 +163,17 @@ def set_import_pid_inter_server(sim: Machine, notify: int, pids: int, count: int
     runtime_require(notify, "notify")
     runtime_require(pids, "serverPids")
     if count == 0:
-        raise RuntimeLayerError(107000, "EE1003", "value 0 for parameter num is invalid. Expected value: not equal to 0")
+        raise out_of_range(0, "num", "not equal to 0")
     for index in range(count):
-        at = pids + 24 * index                   # aclrtServerPid: sdid, pid, num
+        at = pids + 24 * index  # aclrtServerPid: sdid, pid, num
         if not hostmem.read_pointer(at + 8):
-            raise RuntimeLayerError(107000, "EE1004", "serverPids[%d].pid is a null pointer" % index)
+            raise RuntimeLayerError(107000, "EE1004", f"serverPids[{index}].pid is a null pointer")
         if hostmem.read_u64(at + 16) != 1:
-            raise RuntimeLayerError(107000, "EE1003", "serverPids[%d].num must be 1" % index)
+            raise RuntimeLayerError(107000, "EE1003", f"serverPids[{index}].num must be 1")
 
 
 # ---- counting notifies ---------------------------------------------------------------------------------------
+
 
 def _supported(sim: Machine) -> None:
     if sim.profile.family not in ("Ascend950", "Ascend350"):
@@ -175,7 +183,7 @@ def _supported(sim: Machine) -> None:
 @answers("aclrtCntNotifyCreate", "rtCntNotifyCreateServer")
 def create_counting(sim: Machine, notify: int, flag: int) -> None:
     if flag:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter flags is invalid. Expected value: 0" % flag)
+        raise out_of_range(flag, "flags", "0")
     device = _device(sim)
     runtime_require(notify, "retCntNotify")
     _supported(sim)
@@ -191,7 +199,7 @@ def runtime_create_counting(sim: Machine, device_id: int, notify: int) -> None:
 def runtime_create_counting_with_flag(sim: Machine, device_id: int, notify: int, flag: int) -> None:
     runtime_require(notify, "retCntNotify")
     if flag not in (0, 1):
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter flag is invalid. Expected value: 0 or 1" % flag)
+        raise out_of_range(flag, "flag", "0 or 1")
     _supported(sim)
     sim.current_context()
     hostmem.write_pointer(notify, sim.area(Notifies).create(sim.device(device_id), counting=True).handle)
@@ -212,7 +220,7 @@ def record_counting(sim: Machine, notify: int, stream: int, info: int) -> None:
     runtime_require(info, "info")
     mode, value = hostmem.read_u32(info), hostmem.read_u32(info + 4)
     if mode > notifies.CLEAR_BITS or mode == notifies.INVALID:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter info->mode is invalid. Expected value: [0, 3) & (3, 5)" % mode)
+        raise out_of_range(mode, "info->mode", "[0, 3) & (3, 5)")
     _supported(sim)
     target = sim.own_stream(stream, "aclrtCntNotifyRecord")
     found = sim.area(Notifies).get_counting(notify, "aclrtCntNotifyRecord")
@@ -226,7 +234,7 @@ def wait_counting(sim: Machine, notify: int, stream: int, info: int) -> None:
     runtime_require(info, "info")
     mode, value, timeout = hostmem.read_u32(info), hostmem.read_u32(info + 4), hostmem.read_u32(info + 8)
     if mode > notifies.BITMASK:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter info->mode is invalid. Expected value: [0, 5)" % mode)
+        raise out_of_range(mode, "info->mode", "[0, 5)")
     _supported(sim)
     target = sim.own_stream(stream, "aclrtCntNotifyWaitWithTimeout")
     found = sim.area(Notifies).get_counting(notify, "aclrtCntNotifyWaitWithTimeout")
@@ -249,4 +257,3 @@ def get_counting_id(sim: Machine, notify: int, number: int) -> None:
     runtime_require(number, "notifyId")
     _supported(sim)
     hostmem.write_u32(number, sim.area(Notifies).get_counting(notify, "aclrtCntNotifyGetId").number)
-

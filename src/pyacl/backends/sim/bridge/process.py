@@ -1,4 +1,5 @@
 """Entry points: aclInit, aclFinalize, and the functions registered with them."""
+
 from __future__ import annotations
 
 import ctypes
@@ -19,7 +20,7 @@ def _read(path: str) -> str:
         if not os.path.isfile(path):
             raise OSError("it is no regular file")
         if os.path.getsize(path) > configuration.MAX_BYTES:
-            raise OSError("it is larger than %d bytes" % configuration.MAX_BYTES)
+            raise OSError(f"it is larger than {configuration.MAX_BYTES} bytes")
         with open(path, "rb") as file:
             return file.read().decode("utf-8", "surrogateescape")
     except (OSError, ValueError) as error:
@@ -53,6 +54,7 @@ def finalize_reference(sim: Machine, count: int) -> None:
 
 # ---- registered functions ------------------------------------------------------------------------------------
 
+
 def _at_init(callback: int, argument: int) -> Callable[[str], int]:
     function = hostcall.function(callback, "i32", "p", "u64", "p")
 
@@ -60,6 +62,7 @@ def _at_init(callback: int, argument: int) -> Callable[[str], int]:
         data = text.encode("utf-8", "surrogateescape")
         buffer = ctypes.create_string_buffer(data)
         return int(function(ctypes.addressof(buffer), len(data), argument or None))
+
     return call
 
 
@@ -73,7 +76,7 @@ def register_at_init(sim: Machine, kind: int, callback: int, argument: int) -> N
     process = sim.area(Process)
     call = _at_init(callback, argument)
     process.at_init.register(kind, callback, call)
-    if process.count:                            # initialised already: it runs at once, and its code is not looked at
+    if process.count:  # initialised already: it runs at once, and its code is not looked at
         with sim.unlocked():
             call(process.configuration)
 
@@ -91,7 +94,6 @@ def register_at_finalize(sim: Machine, kind: int, callback: int, argument: int) 
 @answers("aclFinalizeCallbackUnRegister")
 def unregister_at_finalize(sim: Machine, kind: int, callback: int) -> None:
     sim.area(Process).at_finalize.remove(kind, callback)
-
 
 
 def is_initialized(sim: Machine) -> bool:

@@ -1,4 +1,5 @@
 """The table of entry points: C name -> what answers it."""
+
 from __future__ import annotations
 
 from typing import Any, Callable, NamedTuple, TypeVar
@@ -11,7 +12,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Answer(NamedTuple):
     """One entry point.
 
-    `locked`: the dispatcher takes the engine lock for it; `required`: (position, name) of the pointers that must not be null, checked first;
+    `locked`: the dispatcher takes the engine lock for it; `required`: (position, name) of the pointers that must not
+    be null, checked first;
     `partly`: what it does not do.
     """
 
@@ -29,18 +31,21 @@ def answers(*names: str, required: str = "", locked: bool = True, partly: str = 
 
     Parameters
     ----------
-    required : names of the parameters, separated by blanks, that the acl layer refuses as null pointers (100000, EH0002)
+    required : names of the parameters, separated by blanks, that the acl layer refuses as null pointers (100000,
+    EH0002)
     locked : False for a function that needs no engine state, or takes the lock itself
     partly : what is left out, for the generated table
     """
+
     def register(function: F) -> F:
-        parameters = function.__code__.co_varnames[1:function.__code__.co_argcount]
+        parameters = function.__code__.co_varnames[1 : function.__code__.co_argcount]
         positions = tuple((parameters.index(name), name) for name in required.split())
         for name in names:
             if name in ANSWERS:
                 raise ValueError(f"{name} is answered twice: by {ANSWERS[name].function!r} and {function!r}")
             ANSWERS[name] = Answer(function, locked, positions, partly)
         return function
+
     return register
 
 
@@ -50,7 +55,8 @@ def null_pointer(name: str) -> AclLayerError:
 
 
 def require(pointer: int, name: str) -> None:
-    """A null pointer where the acl layer checks for one (after other checks; else say it with `answers(required=...)`)."""
+    """A null pointer where the acl layer checks for one (after other checks; else say it with
+    `answers(required=...)`)."""
     if not pointer:
         raise null_pointer(name)
 

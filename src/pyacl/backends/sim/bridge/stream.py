@@ -1,9 +1,11 @@
 """Entry points: streams."""
+
 from __future__ import annotations
 
 from ..engine import observers
 from ..engine.failures import AclLayerError, RuntimeLayerError, UndefinedBehavior
 from ..engine.machine import Machine
+from ..engine.refusals import out_of_range
 from ..engine.stream import DEVICE_USE_ONLY, LEAST_PRIORITY, NOT_SYNCHRONIZED, PERSISTENT, Stream
 from . import hostcall, hostmem
 from .registry import answers, runtime_require
@@ -17,14 +19,17 @@ FAILURE_MODE, OVERFLOW_CHECK, CUSTOM_TAG, CACHE_OP_INFO = 1, 2, 3, 4
 
 # ---- create and destroy --------------------------------------------------------------------------------------
 
+
 def create(sim: Machine, out: int, priority: int, flags: int) -> None:
     if flags & DEVICE_USE_ONLY and flags & ~DEVICE_USE_ONLY:
-        raise RuntimeLayerError(107000, "EE1001", "Invalid flags:%d does not support OR with other flags" % flags)
+        raise RuntimeLayerError(107000, "EE1001", f"Invalid flags:{flags} does not support OR with other flags")
     context = sim.current_context()
     if flags & DEVICE_USE_ONLY:
         raise AclLayerError(207000, "EH9999", "the driver does not support streams for device use only")
     if context.device.free_streams() == 0:
-        raise RuntimeLayerError(207008, "EE9999", "no stream resource: all %d streams of the device are in use" % sim.profile.streams)
+        raise RuntimeLayerError(
+            207008, "EE9999", f"no stream resource: all {sim.profile.streams} streams of the device are in use"
+        )
     stream = Stream(context, flags, min(max(priority, 0), LEAST_PRIORITY))
     stream.failure_mode = context.device.failure_mode
     context.streams.add(stream)
@@ -37,8 +42,11 @@ def create_stream(sim: Machine, stream: int) -> None:
     create(sim, stream, 0, 0)
 
 
-@answers("aclrtCreateStreamWithConfig", required="stream",
-         partly="flag 0x20 (device use only) is refused, as the recorded driver refused it")
+@answers(
+    "aclrtCreateStreamWithConfig",
+    required="stream",
+    partly="flag 0x20 (device use only) is refused, as the recorded driver refused it",
+)
 def create_stream_with_config(sim: Machine, stream: int, priority: int, flag: int) -> None:
     create(sim, stream, priority, flag & KNOWN_FLAGS)
 
@@ -70,7 +78,7 @@ def destroy_stream_force(sim: Machine, stream: int) -> None:
 @answers("rtsStreamDestroy")
 def runtime_destroy_stream(sim: Machine, stream: int, flags: int) -> None:
     if flags & ~1:
-        raise AclLayerError(107000, "EE1006", "flags=%d is not supported" % flags)
+        raise AclLayerError(107000, "EE1006", f"flags={flags} is not supported")
     _destroy(sim, stream, force=bool(flags & 1))
 
 
@@ -78,7 +86,7 @@ def _destroy(sim: Machine, handle: int, force: bool) -> None:
     runtime_require(handle, "stm")
     stream = sim.streams.find(handle)
     if stream is not None and stream.recorder is not None:
-        raise RuntimeLayerError(107027, "EE9999", "stream is in capture mode, stream_id=%d" % stream.number)
+        raise RuntimeLayerError(107027, "EE9999", f"stream is in capture mode, stream_id={stream.number}")
     context = sim.current_context()
     if stream is None:
         if sim.streams.was_destroyed(handle):
@@ -86,12 +94,18 @@ def _destroy(sim: Machine, handle: int, force: bool) -> None:
         # memory that is no stream has no context in it; the library was recorded with zeroed memory
         raise RuntimeLayerError(107003, "EE9999", "Stream destroy failed, stream is not in current ctx")
     if stream.context is not context:
-        raise RuntimeLayerError(107003, "EE9999", "Stream destroy failed, stream is not in current ctx, stream_id=%d" % stream.number)
+        raise RuntimeLayerError(
+            107003, "EE9999", f"Stream destroy failed, stream is not in current ctx, stream_id={stream.number}"
+        )
     if stream is context.default_stream:
-        raise UndefinedBehavior("aclrtDestroyStream: the default stream of a context must not be destroyed; the library answers 0 and the "
-                                "process dies at its end")
+        raise UndefinedBehavior(
+            "aclrtDestroyStream: the default stream of a context must not be destroyed; the library answers 0 and the "
+            "process dies at its end"
+        )
     if stream.models:
-        raise RuntimeLayerError(107005, "EE9999", "Tear down stream failed, stream is bound, stream_id=%d" % stream.number)
+        raise RuntimeLayerError(
+            107005, "EE9999", f"Tear down stream failed, stream is bound, stream_id={stream.number}"
+        )
     if not force:
         sim.scheduler.wait(lambda: stream.idle or not stream.alive, [stream])
     sim.stream_observers.notify(handle, observers.DESTROYING)
@@ -99,6 +113,7 @@ def _destroy(sim: Machine, handle: int, force: bool) -> None:
 
 
 # ---- wait and ask --------------------------------------------------------------------------------------------
+
 
 @answers("aclrtSynchronizeStream", "rtStreamSynchronize")
 def synchronize_stream(sim: Machine, stream: int) -> None:
@@ -115,12 +130,12 @@ def synchronize_stream_with_timeout(sim: Machine, stream: int, timeout: int) -> 
 @answers("rtStreamSynchronizeWithTimeout", "rtsStreamSynchronize")
 def runtime_synchronize_stream(sim: Machine, stream: int, timeout: int) -> None:
     if timeout < -1 or timeout == 0:
-        raise RuntimeLayerError(107000, "EE1006", "timeout=%dms is not supported" % timeout)
+        raise RuntimeLayerError(107000, "EE1006", f"timeout={timeout}ms is not supported")
     found = sim.streams.find(stream) if stream else None
     if found is not None and found.flags & NOT_SYNCHRONIZED:
-        raise RuntimeLayerError(507000, "EE1001", "The stm parameter cannot be the stream whose flag is %d" % found.flags)
+        raise RuntimeLayerError(507000, "EE1001", f"The stm parameter cannot be the stream whose flag is {found.flags}")
     if found is not None and found.recorder is not None:
-        raise RuntimeLayerError(107027, "EE9999", "Not allow to synchronize captured-stream, stream_id=%d" % found.number)
+        raise RuntimeLayerError(107027, "EE9999", f"Not allow to synchronize captured-stream, stream_id={found.number}")
     sim.current_context()
     found = sim.stream(stream, "aclrtSynchronizeStream")
     if found.context.failure is not None:
@@ -143,7 +158,9 @@ def runtime_stream_query(sim: Machine, stream: int) -> int:
     if found.context.failure is not None:
         raise found.context.failure
     if found.models:
-        raise RuntimeLayerError(207000, "EE1001", "Sink stream does not support stream query, stream_id=%d" % found.number)
+        raise RuntimeLayerError(
+            207000, "EE1001", f"Sink stream does not support stream query, stream_id={found.number}"
+        )
     idle = found.idle
     if not idle:
         sim.scheduler.step([found])
@@ -189,14 +206,14 @@ def get_stream_available_num(sim: Machine, count: int) -> None:
 @answers("rtGetAvailStreamNum")
 def get_avail_stream_num(sim: Machine, kind: int, count: int) -> None:
     if kind not in (0, 1):
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter streamType is invalid. Expected value: [0, 1]" % kind)
+        raise out_of_range(kind, "streamType", "[0, 1]")
     get_stream_available_num(sim, count)
 
 
 @answers("rtGetMaxStreamAndTask")
 def get_max_stream_and_task(sim: Machine, kind: int, streams: int, tasks: int) -> None:
     if kind not in (0, 1):
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter streamType is invalid. Expected value: [0, 1]" % kind)
+        raise out_of_range(kind, "streamType", "[0, 1]")
     runtime_require(streams, "maxStrCount")
     runtime_require(tasks, "maxTaskCount")
     hostmem.write_u32(streams, sim.profile.streams)
@@ -212,6 +229,7 @@ def get_task_and_stream_id(sim: Machine, task: int, stream: int) -> None:
 
 
 # ---- attributes ----------------------------------------------------------------------------------------------
+
 
 def _current_stream(sim: Machine, handle: int, call: str) -> Stream:
     """The stream that the older attribute functions work on: without a context the null stream is a null pointer."""
@@ -242,9 +260,13 @@ def _set_failure_mode(sim: Machine, handle: int, mode: int) -> None:
     if stream.failure_mode == wanted:
         return
     if stream.failure_mode:
-        raise RuntimeLayerError(207000, "EE1001", "the current mode is Stop, does not support change stream_id=%d" % stream.number)
+        raise RuntimeLayerError(
+            207000, "EE1001", f"the current mode is Stop, does not support change stream_id={stream.number}"
+        )
     if stream.context is not context:
-        raise RuntimeLayerError(107003, "EE9999", "Set stream failure mode failed, stream is not in current ctx stream_id=%d" % stream.number)
+        raise RuntimeLayerError(
+            107003, "EE9999", f"Set stream failure mode failed, stream is not in current ctx stream_id={stream.number}"
+        )
     stream.failure_mode = wanted
 
 
@@ -258,7 +280,7 @@ def stream_get_mode(sim: Machine, stream: int, mode: int) -> None:
 def _not_captured(sim: Machine, handle: int) -> None:
     stream = sim.streams.find(handle) if handle else None
     if stream is not None and stream.recorder is not None:
-        raise RuntimeLayerError(107027, "EE9999", "stream is in capture mode, stream_id=%d" % stream.number)
+        raise RuntimeLayerError(107027, "EE9999", f"stream is in capture mode, stream_id={stream.number}")
 
 
 @answers("aclrtSetStreamOverflowSwitch")
@@ -271,11 +293,13 @@ def set_stream_overflow_switch(sim: Machine, stream: int, flag: int) -> None:
 @answers("rtSetStreamOverflowSwitch")
 def runtime_set_stream_overflow_switch(sim: Machine, stream: int, flag: int) -> None:
     if flag > 1:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter flags is invalid. Expected value: [0, 2)" % flag)
+        raise out_of_range(flag, "flags", "[0, 2)")
     _not_captured(sim, stream)
     sim.current_context()
     if sim.saturation != 0:
-        raise RuntimeLayerError(207000, "EE1001", "overflow switch only support saturation mode(0), current mode is %d" % sim.saturation)
+        raise RuntimeLayerError(
+            207000, "EE1001", f"overflow switch only support saturation mode(0), current mode is {sim.saturation}"
+        )
     sim.own_stream(stream, "aclrtSetStreamOverflowSwitch").overflow_switch = flag
 
 
@@ -310,10 +334,10 @@ def set_stream_attribute(sim: Machine, stream: int, attribute: int, value: int) 
         found = _current_stream(sim, stream, "aclrtSetStreamAttribute")
         switch = hostmem.read_u32(value)
         if switch > 1:
-            raise RuntimeLayerError(107000, "EE1001", "cacheOpInfoSwitch=%d is invalid" % switch)
+            raise RuntimeLayerError(107000, "EE1001", f"cacheOpInfoSwitch={switch} is invalid")
         found.cache_op_info = switch
     else:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter stmAttrId is invalid. Expected value: [1, 5)" % attribute)
+        raise out_of_range(attribute, "stmAttrId", "[1, 5)")
 
 
 @answers("aclrtGetStreamAttribute", required="value")
@@ -329,23 +353,28 @@ def get_stream_attribute(sim: Machine, stream: int, attribute: int, value: int) 
         found = _current_stream(sim, stream, "aclrtGetStreamAttribute")
         hostmem.write_u32(value, found.cache_op_info if found.recorder is not None else 0)
     else:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter stmAttrId is invalid. Expected value: [1, 5)" % attribute)
+        raise out_of_range(attribute, "stmAttrId", "[1, 5)")
 
 
 # ---- stop, activate, switch ----------------------------------------------------------------------------------
+
 
 @answers("aclrtStreamAbort", "rtStreamAbort", "rtsStreamAbort")
 def stream_abort(sim: Machine, stream: int) -> None:
     found = _current_stream(sim, stream, "aclrtStreamAbort")
     context = sim.current_context()
     if found.context is not context:
-        raise RuntimeLayerError(107003, "EE9999", "StreamAbort failed, stream is not in current ctx, stream_id=%d" % found.number)
+        raise RuntimeLayerError(
+            107003, "EE9999", f"StreamAbort failed, stream is not in current ctx, stream_id={found.number}"
+        )
     if found.models:
         raise RuntimeLayerError(507000, "EE9999", "model stream abort is not supported")
     found.abort()
 
 
-@answers("aclrtStreamStop", "rtsStreamStop", partly="only streams for device use can be stopped, and there are none here")
+@answers(
+    "aclrtStreamStop", "rtsStreamStop", partly="only streams for device use can be stopped, and there are none here"
+)
 def stream_stop(sim: Machine, stream: int) -> None:
     runtime_require(stream, "stm")
     sim.current_context()
@@ -367,7 +396,9 @@ def persistent_task_clean(sim: Machine, stream: int) -> None:
 
 def _bound(stream: Stream, name: str) -> None:
     if not stream.models:
-        raise RuntimeLayerError(107005, "EE1011", f"Value 0 for parameter {name}->modelNum is invalid: the stream is not bound to a model")
+        raise RuntimeLayerError(
+            107005, "EE1011", f"Value 0 for parameter {name}->modelNum is invalid: the stream is not bound to a model"
+        )
 
 
 @answers("aclrtActiveStream", required="active stream", partly="the argument rules; nothing is activated")
@@ -382,29 +413,36 @@ def active_stream(sim: Machine, active: int, stream: int) -> None:
     sim.own_stream(stream, "aclrtActiveStream")
 
 
-@answers("aclrtSwitchStream", required="left right true_stream stream", partly="the argument rules; nothing is switched")
-def switch_stream(sim: Machine, left: int, condition: int, right: int, kind: int, true_stream: int, false_stream: int, stream: int) -> None:
+@answers(
+    "aclrtSwitchStream", required="left right true_stream stream", partly="the argument rules; nothing is switched"
+)
+def switch_stream(
+    sim: Machine, left: int, condition: int, right: int, kind: int, true_stream: int, false_stream: int, stream: int
+) -> None:
     if false_stream:
         raise AclLayerError(100000)
     runtime_switch_stream(sim, left, condition, right, true_stream, stream, kind)
 
 
 @answers("rtStreamSwitchEx")
-def runtime_switch_stream(sim: Machine, left: int, condition: int, right: int, true_stream: int, stream: int, kind: int) -> None:
+def runtime_switch_stream(
+    sim: Machine, left: int, condition: int, right: int, true_stream: int, stream: int, kind: int
+) -> None:
     runtime_require(left, "ptr")
     runtime_require(right, "valuePtr")
     runtime_require(true_stream, "trueStream")
     found = _current_stream(sim, stream, "aclrtSwitchStream")
     if not 0 <= condition <= 5:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter condition is invalid. Expected value: [0, 5]" % condition)
+        raise out_of_range(condition, "condition", "[0, 5]")
     if not 0 <= kind <= 1:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for parameter dataType is invalid. Expected value: [0, 1]" % kind)
+        raise out_of_range(kind, "dataType", "[0, 1]")
     _bound(sim.streams.get(true_stream, "aclrtSwitchStream"), "trueStream")
     _bound(found, "stm")
     sim.own_stream(stream, "aclrtSwitchStream")
 
 
 # ---- callbacks -----------------------------------------------------------------------------------------------
+
 
 @answers("aclrtRegStreamStateCallback", required="name")
 @answers("rtsRegStreamStateCallback")
@@ -414,7 +452,9 @@ def register_stream_state_callback(sim: Machine, name: int, callback: int, argum
         sim.stream_observers.remove(hostmem.read_text(name))
         return
     function = hostcall.function(callback, "void", "p", "u32", "p")
-    sim.stream_observers.register(hostmem.read_text(name), lambda stream, state: function(stream, state, argument or None))
+    sim.stream_observers.register(
+        hostmem.read_text(name), lambda stream, state: function(stream, state, argument or None)
+    )
 
 
 @answers("rtRegStreamStateCallback")
@@ -424,5 +464,6 @@ def runtime_register_stream_state_callback(sim: Machine, name: int, callback: in
         sim.stream_observers.remove(hostmem.read_text(name))
         return
     function = hostcall.function(callback, "void", "p", "bool")
-    sim.stream_observers.register(hostmem.read_text(name), lambda stream, state: function(stream, state == observers.CREATED), replace=True)
-
+    sim.stream_observers.register(
+        hostmem.read_text(name), lambda stream, state: function(stream, state == observers.CREATED), replace=True
+    )

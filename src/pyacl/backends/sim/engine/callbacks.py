@@ -1,4 +1,6 @@
-"""Functions of the program that run in the order of a stream: on a thread that asks for them, or on a thread of the library."""
+"""Functions of the program that run in the order of a stream: on a thread that asks for them, or on a thread of
+the library."""
+
 from __future__ import annotations
 
 import queue
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from .stream import Stream
 
 Function = Callable[[], Any]
-IDLE = 1.0                       # seconds after which a library thread without work ends
+IDLE = 1.0  # seconds after which a library thread without work ends
 
 
 class HostFunction(Operation):
@@ -92,21 +94,21 @@ class Reports:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.streams: dict[int, list[Stream]] = {}               # by thread
+        self.streams: dict[int, list[Stream]] = {}  # by thread
         self.waiting: dict[int, deque[ReportedCallback]] = {}
 
     def subscribe(self, thread: int, stream: Stream) -> None:
         if stream.report_thread is not None:
-            raise RuntimeLayerError(107011, "EE9999", "Stream is exist in stream map, streamId=%d" % stream.number)
+            raise RuntimeLayerError(107011, "EE9999", f"Stream is exist in stream map, streamId={stream.number}")
         stream.report_thread = thread
         self.streams.setdefault(thread, []).append(stream)
         self.waiting.setdefault(thread, deque())
 
     def unsubscribe(self, thread: int, stream: Stream) -> None:
         if stream.report_thread is None:
-            raise RuntimeLayerError(107011, "EE9999", "Stream is not exist in stream map, streamId=%d" % stream.number)
+            raise RuntimeLayerError(107011, "EE9999", f"Stream is not exist in stream map, streamId={stream.number}")
         if stream.report_thread != thread:
-            raise RuntimeLayerError(107012, "EE9999", "Stream is not exist in thread map, streamId=%d" % stream.number)
+            raise RuntimeLayerError(107012, "EE9999", f"Stream is not exist in thread map, streamId={stream.number}")
         stream.report_thread = None
         self.streams[thread].remove(stream)
         if not self.streams[thread]:

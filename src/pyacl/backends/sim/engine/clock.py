@@ -1,4 +1,5 @@
 """Device time. Runs with the host's clock until a test drives it."""
+
 from __future__ import annotations
 
 import time
@@ -7,7 +8,8 @@ import time
 class Clock:
     """Nanoseconds since the (simulated) chip started.
 
-    By default real time passes. A test that wants exact numbers calls `stop()` and then `advance(...)`. A timeout that can only expire (nothing
+    By default real time passes. A test that wants exact numbers calls `stop()` and then `advance(...)`. A timeout
+    that can only expire (nothing
     else can happen) is not slept through: the clock jumps.
     """
 

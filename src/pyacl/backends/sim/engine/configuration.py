@@ -1,4 +1,6 @@
-"""The configuration file of aclInit: which parts the library looks at, in which order, and what it says to wrong ones."""
+"""The configuration file of aclInit: which parts the library looks at, in which order, and what it says to wrong
+ones."""
+
 from __future__ import annotations
 
 import json
@@ -23,7 +25,8 @@ def _no_constant(text: str) -> Any:
 
 
 def parse(text: str, name: str) -> Any:
-    """The JSON of a file: nothing at all counts as null. 100006 with EH0004 for what is not JSON, 100006 for what nests too deeply."""
+    """The JSON of a file: nothing at all counts as null. 100006 with EH0004 for what is not JSON, 100006 for what
+    nests too deeply."""
     if not text:
         return None
     for opening, closing in ("{}", "[]"):
@@ -35,7 +38,7 @@ def parse(text: str, name: str) -> Any:
             elif character == closing and depth:
                 depth -= 1
         if deepest > MAX_DEPTH:
-            raise AclLayerError(100006, "EH9999", "invalid json file, the depth %d is larger than %d" % (deepest, MAX_DEPTH))
+            raise AclLayerError(100006, "EH9999", f"invalid json file, the depth {deepest} is larger than {MAX_DEPTH}")
     try:
         return json.loads(text, parse_constant=_no_constant)
     except ValueError as error:
@@ -53,7 +56,7 @@ def _has(value: Any, key: str) -> bool:
 
 def steps(machine: Machine, process: Process, text: str, name: str) -> Steps:
     """What aclInit does with the text of a configuration file, in its order (see `Process.init`)."""
-    config = None
+    config: Any = None
 
     def messages() -> None:
         nonlocal config
@@ -63,11 +66,13 @@ def steps(machine: Machine, process: Process, text: str, name: str) -> Steps:
         elif config["err_msg_mode"] in ("0", "1"):
             shared = config["err_msg_mode"] == "1"
         else:
-            raise AclLayerError(100000, "EH9999", "err_msg mode config is invalid {}".format(json.dumps(config["err_msg_mode"])))
+            raise AclLayerError(
+                100000, "EH9999", "err_msg mode config is invalid {}".format(json.dumps(config["err_msg_mode"]))
+            )
         machine.shared_messages = [] if shared else None
 
     def stack_sizes() -> None:
-        sizes = _member(config, "StackSize")
+        sizes: Any = _member(config, "StackSize")
         for key in ("aicore_stack_size", "simt_stack_size", "simt_divergence_stack_size"):
             if _has(sizes, key):
                 size = sizes[key]
@@ -77,7 +82,7 @@ def steps(machine: Machine, process: Process, text: str, name: str) -> Steps:
                     process.stack_size = int(size) & 0xFFFFFFFF
 
     def default_device() -> None:
-        section = _member(config, "defaultDevice")
+        section: Any = _member(config, "defaultDevice")
         if not _has(section, "default_device"):
             return
         device = section["default_device"]
@@ -98,14 +103,18 @@ def steps(machine: Machine, process: Process, text: str, name: str) -> Steps:
             _simd_fifo_size(config[key])
 
     def event_mode() -> None:
-        section = _member(config, "acl_graph")
+        section: Any = _member(config, "acl_graph")
         if not _has(section, "event_mode"):
             return
         mode = section["event_mode"]
         if not isinstance(mode, str):
-            raise UndefinedBehavior(f"aclInit: event_mode in {name} must be a text; anything else ends the process in an uncaught exception")
+            raise UndefinedBehavior(
+                f"aclInit: event_mode in {name} must be a text; anything else ends the process in an uncaught exception"
+            )
         if mode not in ("0", "1"):
-            raise AclLayerError(100000, "EH0001", f"Value [{mode}] for [event_mode] is invalid. Reason: only support [0,1]")
+            raise AclLayerError(
+                100000, "EH0001", f"Value [{mode}] for [event_mode] is invalid. Reason: only support [0,1]"
+            )
         if process.event_mode is not None:
             raise RuntimeLayerError(107000, "EE1001", "repeatedly set work mode")
         process.event_mode = int(mode)
@@ -115,11 +124,20 @@ def steps(machine: Machine, process: Process, text: str, name: str) -> Steps:
 
     if not name:
         return [(MODEL, nothing), (DVPP, nothing), (OTHER, nothing)]
-    return [(-1, messages), (MODEL, nothing), (OP_EXECUTOR, nothing), (-1, stack_sizes), (-1, default_device), (-1, print_sizes),
-            (-1, event_mode), (DVPP, nothing), (OTHER, nothing)]
+    return [
+        (-1, messages),
+        (MODEL, nothing),
+        (OP_EXECUTOR, nothing),
+        (-1, stack_sizes),
+        (-1, default_device),
+        (-1, print_sizes),
+        (-1, event_mode),
+        (DVPP, nothing),
+        (OTHER, nothing),
+    ]
 
 
 def _simd_fifo_size(size: int) -> None:
     """Assumption: the limits of the runtime for this buffer."""
     if not 1024 <= size <= 64 << 20:
-        raise RuntimeLayerError(107000, "EE1003", "value %d for the printf buffer is invalid" % size)
+        raise RuntimeLayerError(107000, "EE1003", f"value {size} for the printf buffer is invalid")

@@ -1,4 +1,5 @@
 """Contexts: what streams belong to, and what a thread works in."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from .device import Device
     from .machine import Machine
 
-DEFAULT_STREAM_FLAGS = 0x3               # as the library reports the default stream: fast launch, fast sync
+DEFAULT_STREAM_FLAGS = 0x3  # as the library reports the default stream: fast launch, fast sync
 
 
 class Context:
@@ -24,11 +25,11 @@ class Context:
         self.primary = primary
         self.place = places.caller()
         self.alive = True
-        self.streams: set[Stream] = set()        # made by the program; the default stream is not among them
-        self.parameters: dict[int, int] = {}     # system parameters of this context
+        self.streams: set[Stream] = set()  # made by the program; the default stream is not among them
+        self.parameters: dict[int, int] = {}  # system parameters of this context
         self.last_error = 0
-        self.overflow_address = 0                # device memory of its overflow status, once somebody asked for it
-        self.failure: BaseException | None = None     # stops all streams of the context (failure mode 1)
+        self.overflow_address = 0  # device memory of its overflow status, once somebody asked for it
+        self.failure: BaseException | None = None  # stops all streams of the context (failure mode 1)
         self.handle = self.machine.contexts.add(self)
         self.default_stream = Stream(self, DEFAULT_STREAM_FLAGS)
 
@@ -38,10 +39,16 @@ class Context:
 
     def synchronize(self, timeout: float | None) -> None:
         """Wait for all streams of the context, at most `timeout` milliseconds."""
-        streams = [stream for stream in sorted(self.live_streams(), key=lambda stream: stream.number) if not stream.flags & NOT_SYNCHRONIZED]
+        streams = [
+            stream
+            for stream in sorted(self.live_streams(), key=lambda stream: stream.number)
+            if not stream.flags & NOT_SYNCHRONIZED
+        ]
         for stream in streams:
             if stream.recorder is not None:
-                raise RuntimeLayerError(107027, "EE9999", "Not allow to synchronize captured-stream, stream_id=%d" % stream.number)
+                raise RuntimeLayerError(
+                    107027, "EE9999", f"Not allow to synchronize captured-stream, stream_id={stream.number}"
+                )
         wait_for_streams(self.machine, streams, timeout)
 
     def tear_down(self, force: bool = False) -> None:

@@ -1,4 +1,5 @@
 """Devices: reference counts, the primary context, what is open as long as a context lives."""
+
 from __future__ import annotations
 
 import heapq
@@ -11,13 +12,14 @@ from .failures import RuntimeLayerError
 if TYPE_CHECKING:
     from .machine import Machine
 
-INFNAN = 1                               # float overflow mode of a fresh process
+INFNAN = 1  # float overflow mode of a fresh process
 
 
 class Device:
     """One NPU.
 
-    A device is open while at least one context lives on it. What belongs to the device and not to a context (its memory, events,
+    A device is open while at least one context lives on it. What belongs to the device and not to a context (its
+    memory, events,
     notifies) ends when it closes: `when_closed` holds the functions that see to that.
     """
 
@@ -25,9 +27,9 @@ class Device:
         self.machine = machine
         self.index = index
         self.primary: Context | None = None
-        self.references = 0              # aclrtSetDevice calls without their aclrtResetDevice
-        self.open_count = 0              # live contexts, the primary one among them
-        self.generation = 0              # how often it was opened
+        self.references = 0  # aclrtSetDevice calls without their aclrtResetDevice
+        self.open_count = 0  # live contexts, the primary one among them
+        self.generation = 0  # how often it was opened
         self.saturation = INFNAN
         self.failure_mode = 0
         self.peers: set[int] = set()
@@ -71,7 +73,8 @@ class Device:
     # ---- set and reset -----------------------------------------------------------------------------------
 
     def set(self) -> None:
-        """aclrtSetDevice: the primary context, shared by all threads that set this device, becomes the thread's context."""
+        """aclrtSetDevice: the primary context, shared by all threads that set this device, becomes the thread's
+        context."""
         thread = self.machine.thread
         self.references += 1
         if self.primary is None:
@@ -85,7 +88,9 @@ class Device:
     def reset(self, force: bool) -> None:
         """aclrtResetDevice: the last one of as many as there were sets, or a forced one, ends the primary context."""
         if self.references == 0 or self.primary is None:
-            raise RuntimeLayerError(507007, "EE9999", "The primary context of device %d is not there: it was not set" % self.index)
+            raise RuntimeLayerError(
+                507007, "EE9999", f"The primary context of device {self.index} is not there: it was not set"
+            )
         if force:
             self.references = 0
         else:

@@ -1,4 +1,5 @@
 """Events: marks on streams that other streams and the host can wait for."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 # flags; the names are the runtime's
 SYNC, STREAM_MARK, DDSYNC, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 0x1, 0x2, 0x4, 0x8, 0x10, 0x20, 0x40
-DEFAULT = DDSYNC | TIME_LINE | STREAM_MARK       # what aclrtCreateEvent makes
+DEFAULT = DDSYNC | TIME_LINE | STREAM_MARK  # what aclrtCreateEvent makes
 
 EVENTS_PER_DEVICE = 65536
 EVENT_TIMEOUT = 507047
-TASK_TIMEOUT = 107020                            # assumption: what the stream fails with when a wait on it times out
+TASK_TIMEOUT = 107020  # assumption: what the stream fails with when a wait on it times out
 
 
 class EventRecord(Operation):
@@ -71,7 +72,9 @@ class EventWait(Operation):
         return True
 
     def timed_out(self) -> BaseException:
-        return RuntimeLayerError(TASK_TIMEOUT, "EE9999", f"the wait for an event timed out ({places.describe(self.place)})")
+        return RuntimeLayerError(
+            TASK_TIMEOUT, "EE9999", f"the wait for an event timed out ({places.describe(self.place)})"
+        )
 
 
 class Event:
@@ -84,12 +87,12 @@ class Event:
         self.flags = flags
         self.new_mode = new_mode
         self.place = places.caller()
-        self.last: EventRecord | None = None          # the latest record
-        self.was_reset = False                           # since the latest record
-        self.waits: list[EventWait] = []                 # waits that have not passed
-        self.captured: Any = None                        # the capture that its latest record went into; set by the model area
-        self.number: int | None = None                # event id; None while it has none
-        self.handle = 0                                  # set by whoever keeps it
+        self.last: EventRecord | None = None  # the latest record
+        self.was_reset = False  # since the latest record
+        self.waits: list[EventWait] = []  # waits that have not passed
+        self.captured: Any = None  # the capture that its latest record went into; set by the model area
+        self.number: int | None = None  # event id; None while it has none
+        self.handle = 0  # set by whoever keeps it
         if not new_mode and flags != DEFAULT and self.can_be_waited_for:
             self.number = self.events.take_number()
 
@@ -133,7 +136,9 @@ class Event:
         elif last is not None and last.done and not self.was_reset and not waits_always:
             return
         elif last is None and not waits_always:
-            raise RuntimeLayerError(107000, "EE1001", "The wait event cannot be submitted before the record event. flag=%d" % self.flags)
+            raise RuntimeLayerError(
+                107000, "EE1001", f"The wait event cannot be submitted before the record event. flag={self.flags}"
+            )
         machine = stream.machine
         record = None if self.was_reset else last
         if record is None and machine.scheduler.passes_unrecorded:
@@ -158,7 +163,7 @@ class Event:
         if record.dropped:
             raise RuntimeLayerError(STREAM_ABORTED, "EE9999", "the stream of the event's record was aborted")
         if not done:
-            raise RuntimeLayerError(EVENT_TIMEOUT, "EE9999", "event sync timeout after %g ms" % (timeout or 0))
+            raise RuntimeLayerError(EVENT_TIMEOUT, "EE9999", f"event sync timeout after {(timeout or 0):g} ms")
 
     def poll(self) -> None:
         """Somebody asked for the state: the work that leads to it gets on a little."""
@@ -170,12 +175,13 @@ class Event:
         return self.can_be_waited_for and any(not wait.done and not wait.dropped for wait in self.waits)
 
     def id(self) -> int:
-        """The event id, 507000 while it has none: an event of the new kind has one only until its record and waits are through."""
+        """The event id, 507000 while it has none: an event of the new kind has one only until its record and waits
+        are through."""
         if self.new_mode and self.number is not None and self.recorded and not self.wait_pending():
             self.events.give_number(self.number)
             self.number = None
         if self.number is None:
-            raise RuntimeLayerError(507000, "EE9999", "eventFlag=%d, event id is invalid" % self.flags)
+            raise RuntimeLayerError(507000, "EE9999", f"eventFlag={self.flags}, event id is invalid")
         return self.number
 
     def time(self) -> int:
@@ -207,11 +213,14 @@ class Events:
         return event.handle
 
     def get(self, handle: int, call: str) -> Event:
-        """The event of a handle. One that is gone, or whose device was reset, is read by the library in freed memory."""
+        """The event of a handle. One that is gone, or whose device was reset, is read by the library in freed
+        memory."""
         event = self.table.get(handle, call)
         if event.generation != event.device.generation or event.device.open_count == 0:
-            raise UndefinedBehavior("%s: device %d was reset after the event 0x%x was made at %s"
-                                    % (call, event.device.index, handle, places.describe(event.place)))
+            raise UndefinedBehavior(
+                f"{call}: device {event.device.index} was reset after the event 0x{handle:x} was made "
+                f"at {places.describe(event.place)}"
+            )
         return event
 
     def destroy(self, handle: int, call: str) -> None:

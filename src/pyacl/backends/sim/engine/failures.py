@@ -1,11 +1,13 @@
 """How a call fails: in the upper layer, in the runtime layer, or in a way for which the real library has no answer."""
+
 from __future__ import annotations
 
 
 class CallFailure(Exception):
     """A call that ends with an error code.
 
-    `message_code` (EH0001, EE1003, ...) and `text` become an entry of the thread's recent error messages; without a code there is no entry.
+    `message_code` (EH0001, EE1003, ...) and `text` become an entry of the thread's recent error messages; without a
+    code there is no entry.
     """
 
     runtime = False

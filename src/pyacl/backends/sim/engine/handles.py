@@ -1,4 +1,5 @@
 """Handles: opaque numbers for objects. Never null, never given twice, and a destroyed one is known as such."""
+
 from __future__ import annotations
 
 import itertools
@@ -10,7 +11,8 @@ from .failures import UndefinedBehavior
 
 T = TypeVar("T")
 
-# One sequence for all kinds, so that a handle of one kind is never valid as another. It looks like a heap address of a process, and
+# One sequence for all kinds, so that a handle of one kind is never valid as another. It looks like a heap address of
+# a process, and
 # lies where no 64-bit system maps memory for a program, so that nobody can read through it.
 _numbers = itertools.count(0xAC10_0000_0000_0040, 0x40)
 

@@ -1,4 +1,5 @@
 """The state of one process as the runtime library holds it, and the lock around it."""
+
 from __future__ import annotations
 
 import threading
@@ -23,12 +24,14 @@ T = TypeVar("T")
 class Machine:
     """Everything a simulated process knows. One for each `sim.Backend`."""
 
-    def __init__(self, profile: Profile, cann: str, devices: int, memory: int | None, order: str, unregistered: str) -> None:
+    def __init__(
+        self, profile: Profile, cann: str, devices: int, memory: int | None, order: str, unregistered: str
+    ) -> None:
         self.profile = profile
         self.cann = cann
         self.memory_bytes = memory if memory is not None else profile.memory_bytes
-        self.unregistered = unregistered         # what a launch of a kernel without emulation does: "error" or "skip"
-        self.host: Any = None                    # memory of the host by address (move, fill, view): the bridge sets its hostmem here
+        self.unregistered = unregistered  # what a launch of a kernel without emulation does: "error" or "skip"
+        self.host: Any = None  # memory of the host by address (move, fill, view): the bridge sets its hostmem here
         # asked with a context: does the capture of a model forbid synchronous copies there? Set by the model area
         self.captures_forbid: Callable[[Context], bool] | None = None
         self.lock = threading.Lock()
@@ -40,9 +43,9 @@ class Machine:
         self.device_observers = Observers(self)
         self.stream_observers = Observers(self)
         self.abort_observers = Observers(self)
-        self.saturation = INFNAN                 # float overflow mode of the process
-        self.default_device: int | None = None        # set by the configuration file of aclInit
-        self.shared_messages: list[tuple[str, str]] | None = None     # where messages go when all threads share them
+        self.saturation = INFNAN  # float overflow mode of the process
+        self.default_device: int | None = None  # set by the configuration file of aclInit
+        self.shared_messages: list[tuple[str, str]] | None = None  # where messages go when all threads share them
         self.devices: list[Device] = [Device(self, index) for index in range(devices)]
         self.scheduler: Scheduler = make_scheduler(self, order)
         self._areas: dict[type, Any] = {}
@@ -77,20 +80,26 @@ class Machine:
         return thread.device.primary if thread.device is not None else None
 
     def current_context(self) -> Context:
-        """The calling thread's context (that of the default device, if one is configured); 107002 if there is none or it is dead."""
+        """The calling thread's context (that of the default device, if one is configured); 107002 if there is none
+        or it is dead."""
         context = self.find_context()
         if context is None and self.thread.device is None and self.default_device is not None:
             self.devices[self.default_device].set()
             context = self.find_context()
         if context is None or not context.alive:
-            raise RuntimeLayerError(107002, "EE1001", "the context is a null pointer: the thread has set no device and no context")
+            raise RuntimeLayerError(
+                107002, "EE1001", "the context is a null pointer: the thread has set no device and no context"
+            )
         return context
 
     def device(self, index: int) -> Device:
         """The device of an id; 107001 if there is none."""
         if not 0 <= index < len(self.devices):
-            raise RuntimeLayerError(107001, "EE1003", "value %d for parameter drv devId is invalid. Expected value: [0, %d)"
-                                    % (index, len(self.devices)))
+            raise RuntimeLayerError(
+                107001,
+                "EE1003",
+                f"value {index} for parameter drv devId is invalid. Expected value: [0, {len(self.devices)})",
+            )
         return self.devices[index]
 
     def stream(self, handle: int, call: str = "") -> Stream:
@@ -100,11 +109,12 @@ class Machine:
         return self.streams.get(handle, call)
 
     def own_stream(self, handle: int, call: str = "") -> Stream:
-        """The stream of a handle, which must belong to the current context (107003 otherwise); 0 is the default stream."""
+        """The stream of a handle, which must belong to the current context (107003 otherwise); 0 is the default
+        stream."""
         context = self.current_context()
         if handle == 0:
             return context.default_stream
         stream = self.streams.get(handle, call)
         if stream.context is not context:
-            raise RuntimeLayerError(107003, "EE9999", "stream is not in current ctx, stream_id=%d" % stream.number)
+            raise RuntimeLayerError(107003, "EE9999", f"stream is not in current ctx, stream_id={stream.number}")
         return stream

@@ -1,4 +1,5 @@
 """Notifies: flags (and counters, on chips that have them) that one stream sets and another waits for."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -29,12 +30,13 @@ class Notify:
         self.number = number
         self.counting = counting
         self.value = 0
-        self.key: str | None = None           # under which other processes find it
+        self.key: str | None = None  # under which other processes find it
         self.place = places.caller()
         self.handle = 0
 
     def __repr__(self) -> str:
-        return "<%snotify %d made at %s>" % ("counting " if self.counting else "", self.number, places.describe(self.place))
+        kind = "counting notify" if self.counting else "notify"
+        return f"<{kind} {self.number} made at {places.describe(self.place)}>"
 
 
 class NotifyRecord(Operation):
@@ -73,8 +75,13 @@ class NotifyWait(Operation):
 
     def _met(self) -> bool:
         value, amount = self.notify.value, self.amount
-        return {LESS: value < amount, EQUAL: value == amount, BIGGER: value > amount, BIGGER_OR_EQUAL: value >= amount,
-                BITMASK: value & amount == amount}[self.mode]
+        return {
+            LESS: value < amount,
+            EQUAL: value == amount,
+            BIGGER: value > amount,
+            BIGGER_OR_EQUAL: value >= amount,
+            BITMASK: value & amount == amount,
+        }[self.mode]
 
     def blocked_by(self) -> Any:
         return None if self._met() else self.notify
@@ -85,7 +92,9 @@ class NotifyWait(Operation):
         return True
 
     def timed_out(self) -> BaseException:
-        return RuntimeLayerError(TASK_TIMEOUT, "EE9999", f"the wait for a notify timed out ({places.describe(self.place)})")
+        return RuntimeLayerError(
+            TASK_TIMEOUT, "EE9999", f"the wait for a notify timed out ({places.describe(self.place)})"
+        )
 
 
 class Notifies:
@@ -95,7 +104,7 @@ class Notifies:
         self.machine = machine
         self.table: HandleTable[Notify] = HandleTable("notify")
         self.counting: HandleTable[Notify] = HandleTable("counting notify")
-        self._imports: set[int] = set()          # handles that share a notify made elsewhere
+        self._imports: set[int] = set()  # handles that share a notify made elsewhere
         self._next = 0
         self._free: list[int] = []
 
@@ -115,7 +124,7 @@ class Notifies:
     @staticmethod
     def _checked(notify: Notify, call: str) -> Notify:
         if notify.generation != notify.device.generation or notify.device.open_count == 0:
-            raise UndefinedBehavior("%s: device %d was reset after %r" % (call, notify.device.index, notify))
+            raise UndefinedBehavior(f"{call}: device {notify.device.index} was reset after {notify!r}")
         return notify
 
     def destroy(self, handle: int, call: str, counting: bool = False) -> None:

@@ -1,4 +1,5 @@
 """Functions of the program that are told when a device or a stream comes or goes."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable

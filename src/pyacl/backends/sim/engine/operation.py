@@ -1,4 +1,5 @@
 """One piece of work on a stream: what it is called, what it reads and writes, what it waits for, what it does."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     from .machine import Machine
     from .stream import Stream
 
-Range = tuple[int, int]                 # address, number of bytes
+Range = tuple[int, int]  # address, number of bytes
 
 
 class Access(NamedTuple):
@@ -53,7 +54,8 @@ class Operation:
         self.expires: int | None = None
 
     def blocked_by(self) -> Any:
-        """None if it may start; else what must happen first: another Operation, or an object that operations signal (a Notify)."""
+        """None if it may start; else what must happen first: another Operation, or an object that operations
+        signal (a Notify)."""
         return None
 
     def signals(self) -> Any:
@@ -69,7 +71,7 @@ class Operation:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return "<%s #%d%s>" % (self.name, self.number, " done" if self.done else "")
+        return f"<{self.name} #{self.number}{' done' if self.done else ''}>"
 
 
 class Work(Operation):
@@ -77,7 +79,9 @@ class Work(Operation):
 
     __slots__ = ("function",)
 
-    def __init__(self, name: str, function: Callable[[], Any], access: Access = NO_ACCESS, locked: bool = False) -> None:
+    def __init__(
+        self, name: str, function: Callable[[], Any], access: Access = NO_ACCESS, locked: bool = False
+    ) -> None:
         super().__init__(name, access, locked)
         self.function = function
 

@@ -1,4 +1,5 @@
 """Places in the user's program: the nearest caller outside this package, as (file, line)."""
+
 from __future__ import annotations
 
 import os
@@ -14,7 +15,8 @@ _OURS = (_PACKAGE, "<pyacl.")
 
 
 def caller() -> Place:
-    """The file and line of the innermost frame that is not part of pyacl (cheap: nothing is formatted or kept alive)."""
+    """The file and line of the innermost frame that is not part of pyacl (cheap: nothing is formatted or kept
+    alive)."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
@@ -26,4 +28,4 @@ def caller() -> Place:
 
 def describe(place: Place) -> str:
     """`file:line`, for messages."""
-    return "an unknown place" if place is None else "%s:%d" % place
+    return "an unknown place" if place is None else f"{place[0]}:{place[1]}"

@@ -1,4 +1,5 @@
 """aclInit and aclFinalize: counting, configuration, registered functions."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable
@@ -47,11 +48,11 @@ class Process:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.count = 0                           # aclInit calls without their aclFinalizeReference
+        self.count = 0  # aclInit calls without their aclFinalizeReference
         self.finalized = False
-        self.configuration = ""                  # text of the latest configuration file
-        self.first_configuration: str | None = None   # of the first successful aclInit: later ones must have the same
-        self.event_mode: int | None = None    # how captured events work; can be set once
+        self.configuration = ""  # text of the latest configuration file
+        self.first_configuration: str | None = None  # of the first successful aclInit: later ones must have the same
+        self.event_mode: int | None = None  # how captured events work; can be set once
         self.stack_size = 0
         self.at_init = Registered()
         self.at_finalize = Registered()
@@ -59,7 +60,8 @@ class Process:
     def init(self, text: str, steps: list[tuple[int, Callable[[], None]]]) -> None:
         """aclInit with the text of a configuration file ("" for none).
 
-        `steps` applies the parts of the configuration, each before the registered functions of a kind are run (the number).
+        `steps` applies the parts of the configuration, each before the registered functions of a kind are run (the
+        number).
         """
         self.configuration = text
         if self.first_configuration is not None and text != self.first_configuration:
@@ -92,7 +94,9 @@ class Process:
         elif self.count == 1:
             self._end()
         else:
-            raise AclLayerError(100037, "EH9999", "aclFinalizeReference called repeatedly or called without proper aclInit")
+            raise AclLayerError(
+                100037, "EH9999", "aclFinalizeReference called repeatedly or called without proper aclInit"
+            )
 
     def _end(self) -> None:
         for kind in (OP_COMPILER, MODEL, DVPP):
@@ -107,4 +111,4 @@ class Process:
             with self.machine.unlocked():
                 code = callback(*arguments)
             if code:
-                raise AclLayerError(code, "EH9999", "a registered function failed with %d" % code)
+                raise AclLayerError(code, "EH9999", f"a registered function failed with {code}")

@@ -1,4 +1,5 @@
 """The facts of each SoC, and which CANN versions are known."""
+
 from __future__ import annotations
 
 import json
@@ -7,7 +8,7 @@ from typing import Any
 
 VERSIONS = ("7.0.0", "8.0.RC2", "8.0.RC3", "8.1.RC1", "8.5.0", "9.0.0", "9.1.0", "9.2.0-beta.2")
 _FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "profiles.json")
-_DEFAULT_MEMORY = 32 << 30           # where the facts do not say how much a chip has
+_DEFAULT_MEMORY = 32 << 30  # where the facts do not say how much a chip has
 
 
 class Profile:

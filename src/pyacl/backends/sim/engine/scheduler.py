@@ -1,8 +1,11 @@
-"""When operations run. Three orders (lazy, eager, random), waiting with timeouts, and the detection of waits that can never end.
+"""When operations run. Three orders (lazy, eager, random), waiting with timeouts, and the detection of waits that can
+never end.
 
-There is no device thread: operations run in the host thread that makes them run, by waiting (lazy), by submitting (eager) or by either (random).
+There is no device thread: operations run in the host thread that makes them run, by waiting (lazy), by submitting
+(eager) or by either (random).
 All functions here are called with the engine lock held.
 """
+
 from __future__ import annotations
 
 import random
@@ -28,13 +31,15 @@ class Scheduler:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.active: dict[Stream, None] = {}       # streams that may have pending operations, in order of their first submission
-        self.busy = 0                              # operations being executed without the lock, by whatever thread
-        self.steps = 0                             # operations finished so far
-        self.patience = 10.0                       # seconds: how long other host threads that are not waiting may take to end a wait
-        self.waiting: dict[int, Goal] = {}         # host threads inside `wait`, and what each waits for
-        self.passes_unrecorded = False             # a wait for an event that nobody has recorded yet does not wait
-        self.library_threads: set[int] = set()     # threads of the simulator: they act only when given something to do
+        self.active: dict[
+            Stream, None
+        ] = {}  # streams that may have pending operations, in order of their first submission
+        self.busy = 0  # operations being executed without the lock, by whatever thread
+        self.steps = 0  # operations finished so far
+        self.patience = 10.0  # seconds: how long other host threads that are not waiting may take to end a wait
+        self.waiting: dict[int, Goal] = {}  # host threads inside `wait`, and what each waits for
+        self.passes_unrecorded = False  # a wait for an event that nobody has recorded yet does not wait
+        self.library_threads: set[int] = set()  # threads of the simulator: they act only when given something to do
 
     # ---- what an order decides ---------------------------------------------------------------------------
 
@@ -42,7 +47,7 @@ class Scheduler:
         """An operation was queued on `stream`."""
         self.active[stream] = None
         if len(stream.pending) > stream.machine.profile.stream_depth and self._ready(stream):
-            self.run(stream)                       # the queue of a real stream is as deep as this: the device must have begun
+            self.run(stream)  # the queue of a real stream is as deep as this: the device must have begun
 
     def finished(self) -> None:
         """An operation has finished."""
@@ -65,7 +70,11 @@ class Scheduler:
     # ---- running -----------------------------------------------------------------------------------------
 
     def _ready(self, stream: Stream) -> bool:
-        return bool(stream.pending) and not stream.running and (stream.pending[0].blocked_by() is None or self._expired(stream.pending[0]))
+        return (
+            bool(stream.pending)
+            and not stream.running
+            and (stream.pending[0].blocked_by() is None or self._expired(stream.pending[0]))
+        )
 
     def _expired(self, operation: Operation) -> bool:
         return operation.expires is not None and self.machine.clock.now() >= operation.expires
@@ -78,7 +87,9 @@ class Scheduler:
         """The streams with a pending operation that would end this reason to wait."""
         if isinstance(blocker, Operation):
             return [blocker.stream] if blocker.stream is not None else []
-        ended_by = getattr(blocker, "ended_by", None)        # a value in memory: any operation that writes there may end the wait
+        ended_by = getattr(
+            blocker, "ended_by", None
+        )  # a value in memory: any operation that writes there may end the wait
         if ended_by is not None:
             return [stream for stream in self.active if any(ended_by(op) for op in stream.pending)]
         return [stream for stream in self.active if any(op.signals() is blocker for op in stream.pending)]
@@ -101,9 +112,9 @@ class Scheduler:
                         finished = operation.start(self.machine)
                 finally:
                     self.busy -= 1
-        except Exception as failure:               # kept for the wait that finds it
+        except Exception as failure:  # kept for the wait that finds it
             operation.failure = failure
-        except BaseException as failure:           # KeyboardInterrupt and the like belong to the program, now
+        except BaseException as failure:  # KeyboardInterrupt and the like belong to the program, now
             interrupt = failure
         if finished:
             self.finish(operation)
@@ -130,7 +141,7 @@ class Scheduler:
         if stream.failure is None:
             stream.failure = failure
         if stream.failure_mode and isinstance(failure, CallFailure):
-            stream.context.failure = failure       # stop on failure: the context takes no more work
+            stream.context.failure = failure  # stop on failure: the context takes no more work
             for other in stream.context.live_streams():
                 other.drop()
 
@@ -190,7 +201,8 @@ class Scheduler:
         return True
 
     def _skip_to_expiry(self, limit: float | None) -> bool:
-        """Nothing happens before a waiting operation times out: move the clock there, unless that is later than `limit` milliseconds from now."""
+        """Nothing happens before a waiting operation times out: move the clock there, unless that is later than
+        `limit` milliseconds from now."""
         waits = [stream.pending[0].expires for stream in self.active if stream.pending and not stream.running]
         times = [time for time in waits if time is not None]
         if not times:
@@ -220,7 +232,7 @@ class Scheduler:
         me = threading.get_ident()
         for ident, other in list(self.waiting.items()):
             if ident != me and other():
-                return True                        # its wait is over, it has only not woken up yet
+                return True  # its wait is over, it has only not woken up yet
         for thread in threading.enumerate():
             if thread.ident not in self.waiting and thread.ident not in self.library_threads and thread.ident != me:
                 return True
@@ -249,7 +261,9 @@ class Scheduler:
             for other in others:
                 for operation in other.pending:
                     if operation is blocker or operation.signals() is blocker:
-                        lines.append(f"  which {operation.name} ({places.describe(operation.place)}) on {other!r} would end")
+                        lines.append(
+                            f"  which {operation.name} ({places.describe(operation.place)}) on {other!r} would end"
+                        )
             if not others:
                 lines.append("  which nothing that was submitted will ever end")
             todo.extend(others)
@@ -259,7 +273,8 @@ class Scheduler:
 class EagerScheduler(Scheduler):
     """Everything runs as soon as it can.
 
-    A wait for an event that nobody has recorded does not wait: so the library was recorded to answer, over a driver that finishes every task
+    A wait for an event that nobody has recorded does not wait: so the library was recorded to answer, over a driver
+    that finishes every task
     at once. In the other orders it waits for the next record, as the hardware does.
     """
 
@@ -320,4 +335,6 @@ def make_scheduler(machine: Machine, order: str) -> Scheduler:
     match = re.match(r"^random\((\d+)\)$", str(order))
     if match:
         return RandomScheduler(machine, int(match.group(1)))
-    raise ValueError(f"order={order!r} is not known; use 'lazy', 'eager' or 'random(seed)' with a whole number, as in 'random(7)'")
+    raise ValueError(
+        f"order={order!r} is not known; use 'lazy', 'eager' or 'random(seed)' with a whole number, as in 'random(7)'"
+    )

@@ -1,4 +1,5 @@
 """Streams: queues of operations that run one after the other."""
+
 from __future__ import annotations
 
 from collections import deque
@@ -19,7 +20,9 @@ NO_TAG = 0xFFFFFFFF
 PERSISTENT = 0x4
 CPU_SCHEDULE = 0x10
 DEVICE_USE_ONLY = 0x20
-NOT_SYNCHRONIZED = CPU_SCHEDULE | DEVICE_USE_ONLY        # the host cannot wait for these, and a wait for all streams leaves them out
+NOT_SYNCHRONIZED = (
+    CPU_SCHEDULE | DEVICE_USE_ONLY
+)  # the host cannot wait for these, and a wait for all streams leaves them out
 
 
 class Stream:
@@ -35,19 +38,19 @@ class Stream:
         self.handle = self.machine.streams.add(self)
         self.number = context.device.take_stream_id()
         self.pending: deque[Operation] = deque()
-        self.submitted = 0                       # operations ever queued: the last one's number
-        self.completed = 0                       # number of the last one that is finished
+        self.submitted = 0  # operations ever queued: the last one's number
+        self.completed = 0  # number of the last one that is finished
         self.aborts = 0
-        self.running = False                     # pending[0] has been started and is not finished
-        self.failure: BaseException | None = None     # found by the next wait for this stream
-        self.recorder: Any = None                # while capturing: an object with add(operation); set by the model area
-        self.models: Any = ()                    # the models it is bound to; set by the model area
-        self.failure_mode = 0                    # 1: stop on failure
+        self.running = False  # pending[0] has been started and is not finished
+        self.failure: BaseException | None = None  # found by the next wait for this stream
+        self.recorder: Any = None  # while capturing: an object with add(operation); set by the model area
+        self.models: Any = ()  # the models it is bound to; set by the model area
+        self.failure_mode = 0  # 1: stop on failure
         self.overflow_switch = 0
         self.tag = NO_TAG
         self.cache_op_info = 0
-        self.report_thread: int | None = None         # the thread that processes its callbacks (aclrtSubscribeReport)
-        self.host_functions = False              # has used aclrtLaunchHostFunc
+        self.report_thread: int | None = None  # the thread that processes its callbacks (aclrtSubscribeReport)
+        self.host_functions = False  # has used aclrtLaunchHostFunc
 
     @property
     def idle(self) -> bool:
@@ -56,7 +59,8 @@ class Stream:
     def submit(self, operation: Operation) -> Operation:
         """Queue an operation at the end (or hand it to the model that is being captured).
 
-        The scheduler may run operations before this returns, with the lock given back meanwhile: let it be the last thing an entry point does.
+        The scheduler may run operations before this returns, with the lock given back meanwhile: let it be the last
+        thing an entry point does.
         """
         operation.place = places.caller()
         operation.stream = self
@@ -76,12 +80,12 @@ class Stream:
     def drop(self) -> None:
         """Forget the work that has not begun (abort, forced end)."""
         kept = [self.pending[0]] if self.running else []
-        for operation in list(self.pending)[len(kept):]:
+        for operation in list(self.pending)[len(kept) :]:
             operation.dropped = True
         self.pending.clear()
         self.pending.extend(kept)
         if kept:
-            kept[0].number = self.submitted      # when it is finished, so is everything that was queued
+            kept[0].number = self.submitted  # when it is finished, so is everything that was queued
         else:
             self.completed = self.submitted
             self.machine.scheduler.active.pop(self, None)
@@ -105,4 +109,4 @@ class Stream:
         self.machine.streams.remove(self.handle)
 
     def __repr__(self) -> str:
-        return "<stream %d of device %d>" % (self.number, self.context.device.index)
+        return f"<stream {self.number} of device {self.context.device.index}>"

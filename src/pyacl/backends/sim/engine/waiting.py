@@ -1,4 +1,5 @@
 """How a host thread waits for streams, and how it learns of what failed on them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -17,7 +18,8 @@ STREAM_ABORTED = 107023
 def wait_for_streams(machine: Machine, streams: Iterable[Stream], timeout: float | None) -> None:
     """Wait until everything queued so far on these streams is finished.
 
-    Raises what failed on them: once, as the library does. 507046 when `timeout` (milliseconds) runs out, 107023 when a stream is aborted meanwhile.
+    Raises what failed on them: once, as the library does. 507046 when `timeout` (milliseconds) runs out, 107023 when
+    a stream is aborted meanwhile.
     """
     waited = list(streams)
     marks = [(stream, stream.submitted, stream.aborts) for stream in waited]
@@ -30,7 +32,7 @@ def wait_for_streams(machine: Machine, streams: Iterable[Stream], timeout: float
     if any(stream.aborts != aborts for stream, _, aborts in marks):
         raise RuntimeLayerError(STREAM_ABORTED, "EE9999", "the stream was aborted while it was waited for")
     if not done:
-        raise RuntimeLayerError(STREAM_TIMEOUT, "EE1002", "stream synchronize timeout after %g ms" % (timeout or 0))
+        raise RuntimeLayerError(STREAM_TIMEOUT, "EE1002", f"stream synchronize timeout after {(timeout or 0):g} ms")
 
 
 def raise_failure(streams: Iterable[Stream]) -> None:
