@@ -88,9 +88,22 @@ def parameter_type(function: Function, param: Param) -> Any:
     return ctype(param.type, writable=param.direction != "in")
 
 
+class _Text(ctypes.c_char_p):
+    """``const char *`` of a variadic function: takes a `c_void_p` too, as C does.
+
+    Whoever passes further arguments has to wrap all of them in ctypes types, and an address is a `c_void_p` then.
+    """
+
+    @classmethod
+    def from_param(cls, value: Any) -> Any:
+        return value if isinstance(value, ctypes.c_void_p) else ctypes.c_char_p.from_param(value)
+
+
 def prototype(function: Function) -> Any:
     """The function pointer class of a row, with typed parameters: what a caller uses."""
     arguments = [parameter_type(function, p) for p in function.params]
+    if function.variadic:
+        arguments = [_Text if argument is ctypes.c_char_p else argument for argument in arguments]
     return ctypes.CFUNCTYPE(ctype(function.returns), *arguments)
 
 

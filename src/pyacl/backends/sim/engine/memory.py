@@ -1,34 +1,39 @@
-"""Memory: addresses, what lies behind them, how much of it a device has. Virtual memory is in vmm.py, pools in mempool.py.
+"""Memory: addresses, what lies behind them, how much a device has. Virtual memory is in vmm.py, pools in mempool.py.
 
-Device memory has addresses in a window that no program maps, so the host cannot read it; its bytes live in buffers of the host that
-are made when they are first touched. Addresses are not used again soon, so a pointer that was freed stays recognisable.
+Device memory has addresses in a window that no program maps, so the host cannot read it; its bytes live in buffers of
+the host that are made when they are first touched. Addresses are not used again soon, so a pointer that was freed stays
+recognisable.
 """
+
 from __future__ import annotations
 
 import mmap
 import sys
 from bisect import bisect_right
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import numpy as np
 
 from . import places
 from .failures import RuntimeLayerError, UndefinedBehavior
+from .operation import Access
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .device import Device
     from .machine import Machine
 
     Bytes = NDArray[np.uint8]
 
 # Assumption: the windows are ours. The first is where the driver of a 910B puts device memory.
-WINDOW = 0x12C0_0000_0000            # device memory: one piece a device
+WINDOW = 0x12C0_0000_0000  # device memory: one piece a device
 WINDOW_STEP = 1 << 40
-ELSEWHERE = 0x2C00_0000_0000         # device addresses of host memory, managed, reserved and imported memory
+ELSEWHERE = 0x2C00_0000_0000  # device addresses of host memory, managed, reserved and imported memory
 WINDOW_END = 0x5000_0000_0000
-GRAIN = 512                          # every allocation starts on a multiple of this, and at least one grain is free behind it
+GRAIN = 512  # every allocation starts on a multiple of this, and at least one grain is free behind it
 PAGE = 4096
 HUGE_PAGE = 2 << 20
 GIANT_PAGE = 1 << 30
@@ -38,8 +43,9 @@ PATTERN = 0xFF
 # kinds of location, as aclrtMemLocationType has them
 HOST, DEVICE, UNREGISTERED, MANAGED = 0, 1, 2, 3
 _CHUNK = 1 << 20
-_REMEMBER = 1024                     # freed blocks of which we still know where they were freed
-_QUARANTINE = 64 << 20               # bytes of freed host memory kept mapped, so that a late copy finds our memory and not another's
+_LONG = 1 << 18  # copies of so many bytes are made without the engine lock
+_REMEMBER = 1024  # freed blocks of which we still know where they were freed
+_QUARANTINE = 64 << 20  # bytes of freed host memory kept mapped, so that a late copy finds our memory and not another's
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
@@ -60,7 +66,7 @@ class Store:
 
     def __init__(self, size: int, array: Optional[Bytes] = None) -> None:
         self.size = size
-        self.fresh: Optional[bytearray] = None       # a byte for each chunk that still lacks the pattern
+        self.fresh: Optional[bytearray] = None  # a byte for each chunk that still lacks the pattern
         self.left = 0
         if array is None:
             array = _commit(size)
@@ -73,7 +79,7 @@ class Store:
         self.real: int = array.__array_interface__["data"][0]
 
     def prepare(self, start: int, end: int, overwritten: bool) -> None:
-        """Put the pattern into the chunks of [start, end) that nobody touched; not into those that are about to be overwritten whole."""
+        """Put the pattern into the untouched chunks of [start, end), save those that will be overwritten whole."""
         fresh = self.fresh
         if fresh is None:
             return
@@ -93,23 +99,40 @@ class Store:
 class Block:
     """A range of addresses that a program may use, and how it came to be."""
 
-    __slots__ = ("base", "size", "end", "requested", "location", "device", "page", "cost", "kind", "place", "gone", "store", "offset", "note")
+    __slots__ = (
+        "base",
+        "size",
+        "end",
+        "requested",
+        "location",
+        "device",
+        "page",
+        "cost",
+        "kind",
+        "place",
+        "gone",
+        "store",
+        "offset",
+        "note",
+    )
 
-    def __init__(self, base: int, size: int, requested: int, location: int, device: int, page: int, cost: int, kind: str) -> None:
+    def __init__(
+        self, base: int, size: int, requested: int, location: int, device: int, page: int, cost: int, kind: str
+    ) -> None:
         self.base = base
-        self.size = size                         # what may be used
+        self.size = size  # what may be used
         self.end = base + size
-        self.requested = requested               # what the program asked for
+        self.requested = requested  # what the program asked for
         self.location = location
         self.device = device
         self.page = page
-        self.cost = cost                         # what it takes of the device's memory
-        self.kind = kind                         # the function that made it
+        self.cost = cost  # what it takes of the device's memory
+        self.kind = kind  # the function that made it
         self.place: places.Place = None
-        self.gone: places.Place = None           # where it was freed
+        self.gone: places.Place = None  # where it was freed
         self.store: Optional[Store] = None
-        self.offset = 0                          # where its bytes start in the store
-        self.note: Any = None                    # whatever the kind needs to remember
+        self.offset = 0  # where its bytes start in the store
+        self.note: Any = None  # whatever the kind needs to remember
 
     def contents(self) -> Store:
         store = self.store
@@ -118,18 +141,18 @@ class Block:
         return store
 
     def describe(self) -> str:
-        return "0x%x, %d bytes, of %s at %s" % (self.base, self.requested, self.kind, places.describe(self.place))
+        return f"0x{self.base:x}, {self.requested} bytes, of {self.kind} at {places.describe(self.place)}"
 
     def __repr__(self) -> str:
-        return "<%d bytes at 0x%x>" % (self.size, self.base)
+        return f"<{self.size} bytes at 0x{self.base:x}>"
 
 
 class BlockTable:
     """Blocks by address. Interior addresses are found too."""
 
     def __init__(self) -> None:
-        self._bases: List[int] = []
-        self._blocks: Dict[int, Block] = {}
+        self._bases: list[int] = []
+        self._blocks: dict[int, Block] = {}
 
     def __len__(self) -> int:
         return len(self._bases)
@@ -188,7 +211,7 @@ class Window:
         end = base + size
         if end > self.high:
             return self._search(size, align)
-        self._next = -(-(end + 1) // GRAIN) * GRAIN      # at least a byte free behind, so that one step too far is seen
+        self._next = -(-(end + 1) // GRAIN) * GRAIN  # at least a byte free behind, so that one step too far is seen
         return base
 
     def _search(self, size: int, align: int) -> int:
@@ -196,7 +219,7 @@ class Window:
         while True:
             base = -(-base // align) * align
             if base + size > self.high:
-                raise RuntimeLayerError(207001, "EE9999", "No address range of %d bytes is free" % size)
+                raise RuntimeLayerError(207001, "EE9999", f"No address range of {size} bytes is free")
             inside = self._table.around(base)
             if inside is None:
                 following = self._table.after(base)
@@ -221,7 +244,8 @@ class Memory:
 
     Attributes
     ----------
-    host : access to memory of the host by address: `move(dst, src, n)`, `fill(address, byte, n)`, `view(address, n)`; the bridge sets it
+    host : access to memory of the host by address: `move(dst, src, n)`, `fill(address, byte, n)`, `view(address, n)`;
+        the bridge sets it
     blocks : device memory and everything else in the device window
     pinned : memory of aclrtMallocHost
     used, peak : bytes taken, by device
@@ -233,22 +257,33 @@ class Memory:
         self.host: Any = machine.host if machine.host is not None else _NoHost()
         self.blocks = BlockTable()
         self.pinned = BlockTable()
-        self.used: Dict[int, int] = {}
-        self.peak: Dict[int, int] = {}
-        self._windows: Dict[int, Window] = {}
+        self.used: dict[int, int] = {}
+        self.peak: dict[int, int] = {}
+        self._windows: dict[int, Window] = {}
         self.elsewhere = Window(ELSEWHERE, WINDOW_END, self.blocks)
-        self._freed: Deque[Block] = deque(maxlen=_REMEMBER)
-        self._kept: Deque[Block] = deque()               # freed host memory, still mapped
+        self._freed: deque[Block] = deque(maxlen=_REMEMBER)
+        self._kept: deque[Block] = deque()  # freed host memory, still mapped
         self._kept_bytes = 0
         self.registered = Registered()
         # called with (block) when set: what a hazard checker or a leak report wants to know
         self.on_allocated: Optional[Callable[[Block], None]] = None
         self.on_freed: Optional[Callable[[Block], None]] = None
-        machine.when_closed.append(self.device_closed)
+        # called with (call, access) for what the calling host thread itself reads and writes, at once
+        self.on_access: Optional[Callable[[str, Access], None]] = None
+        for device in machine.devices:
+            device.when_closed.append(self.device_closed)
 
     # -- device memory -----------------------------------------------------------------------------------------
-    def allocate(self, device: int, size: int, requested: int, page: int = 0, kind: str = "aclrtMalloc",
-                 location: int = DEVICE, free_of_charge: bool = False) -> Block:
+    def allocate(
+        self,
+        device: int,
+        size: int,
+        requested: int,
+        page: int = 0,
+        kind: str = "aclrtMalloc",
+        location: int = DEVICE,
+        free_of_charge: bool = False,
+    ) -> Block:
         """Memory of a device; 207001 if it has not enough.
 
         page : bytes of a page; 0: huge pages above a megabyte, normal ones below, as the driver does by default
@@ -257,13 +292,18 @@ class Memory:
         cost = 0 if free_of_charge else -(-size // page) * page
         used = self.used.get(device, 0) + cost
         if used > self.capacity:
-            raise RuntimeLayerError(207001, "EL0004", "Failed to allocate memory: device %d has %d bytes free, %d wanted"
-                                    % (device, self.capacity - used + cost, size))
+            raise RuntimeLayerError(
+                207001,
+                "EL0004",
+                f"Failed to allocate {size} bytes: device {device} has {self.capacity - used + cost} bytes free",
+            )
         window = self._windows.get(device)
         if window is None:
             low = WINDOW + device * WINDOW_STEP
             window = self._windows[device] = Window(low, low + WINDOW_STEP, self.blocks)
-        block = Block(window.take(size, page if page > PAGE else GRAIN), size, requested, location, device, page, cost, kind)
+        block = Block(
+            window.take(size, page if page > PAGE else GRAIN), size, requested, location, device, page, cost, kind
+        )
         self.used[device] = used
         if used > self.peak.get(device, 0):
             self.peak[device] = used
@@ -288,7 +328,7 @@ class Memory:
             self.on_freed(block)
 
     def free(self, address: int) -> None:
-        """aclrtFree: the start of an allocation of any kind that may be freed so. Memory of aclrtMallocHost is taken too."""
+        """aclrtFree: the start of an allocation that may be freed so. Memory of aclrtMallocHost is taken too."""
         block = self.blocks.at(address)
         if block is not None and block.kind in FREEABLE:
             self.drop(block)
@@ -298,27 +338,29 @@ class Memory:
             return
         raise RuntimeLayerError(107000, "EE9999", "halMemFree failed: " + self.why_not(address))
 
-    def device_closed(self, device: int) -> None:
-        """The last reset of a device gives all its memory back."""
+    def device_closed(self, device: Device) -> None:
+        """A device that closes gives all its memory back."""
         for block in self.blocks:
-            if block.device == device and block.kind in FREEABLE:
+            if block.device == device.index and block.location == DEVICE:
                 self.drop(block)
 
     def free_bytes(self, device: int) -> int:
         return self.capacity - self.used.get(device, 0)
 
     # -- pinned host memory ------------------------------------------------------------------------------------
-    def allocate_pinned(self, device: int, size: int, requested: int, kind: str = "aclrtMallocHost") -> Block:
-        """Page-locked memory of the host; 207001 if the host has not enough."""
+    def allocate_pinned(
+        self, device: int, size: int, requested: int, kind: str = "aclrtMallocHost", location: int = HOST
+    ) -> Block:
+        """Memory of the host that the device reaches (page-locked, or managed); 207001 if the host has not enough."""
         try:
             array = _commit(size + PAGE)
         except (MemoryError, OverflowError, ValueError, OSError):
-            raise RuntimeLayerError(207001, "EL0004", "Failed to allocate %d bytes of host memory" % size) from None
+            raise RuntimeLayerError(207001, "EL0004", f"Failed to allocate {size} bytes of host memory") from None
         pad = -array.__array_interface__["data"][0] % PAGE
-        store = Store(size, array[pad:pad + size])
+        store = Store(size, array[pad : pad + size])
         if size <= _CHUNK:
             store.array.fill(PATTERN)
-        block = Block(store.real, size, requested, HOST, device, PAGE, 0, kind)
+        block = Block(store.real, size, requested, location, device, PAGE, 0, kind)
         block.store = store
         block.place = places.caller()
         self.pinned.add(block)
@@ -331,7 +373,9 @@ class Memory:
         block = self.blocks.around(address) if WINDOW <= address < WINDOW_END else None
         if block is not None:
             if block.location != HOST:
-                raise RuntimeLayerError(107000, "EE1001", "The address 0x%x is not host memory: %s" % (address, block.describe()))
+                raise RuntimeLayerError(
+                    107000, "EE1001", f"The address 0x{address:x} is not host memory: {block.describe()}"
+                )
             raise RuntimeLayerError(107000, "EE9999", "halMemFree failed: " + self.why_not(address))
         if self.pinned.at(address) is None:
             raise RuntimeLayerError(107000, "EE9999", "halMemFree failed: " + self.why_not(address))
@@ -346,6 +390,22 @@ class Memory:
         if self.on_freed is not None:
             self.on_freed(block)
 
+    # -- host memory that the program registered ---------------------------------------------------------------
+    def map_host(self, address: int, size: int, device: int) -> int:
+        """An address under which a device reaches memory of the program."""
+        block = Block(self.elsewhere.take(size, PAGE), size, size, HOST, device, PAGE, 0, "aclrtHostRegister")
+        block.store = Store(size, self.host.view(address, size))
+        return self.add(block).base
+
+    def unregister(self, address: int) -> bool:
+        """Forget registered memory that starts here; False if there is none."""
+        known = self.registered.mapped.pop(address, None) is not None
+        if known:
+            block = self.blocks.at(self.registered.pointers.pop(address))
+            if block is not None:
+                self.drop(block)
+        return (self.registered.pinned.pop(address, None) is not None) or known
+
     # -- what an address is ------------------------------------------------------------------------------------
     def find(self, address: int) -> Optional[Block]:
         """The block that contains the address; None: memory of the program itself, or nothing."""
@@ -353,7 +413,7 @@ class Memory:
             return self.blocks.around(address)
         return self.pinned.around(address) if self.pinned._bases else None
 
-    def locate(self, address: int) -> Tuple[int, int, int]:
+    def locate(self, address: int) -> tuple[int, int, int]:
         """(location, device, bytes of a page) of an address: what aclrtPointerGetAttributes says."""
         block = self.find(address)
         if block is not None:
@@ -368,19 +428,19 @@ class Memory:
         block = self.find(address)
         if block is not None:
             if address == block.base:
-                return "0x%x is %s" % (address, block.describe())
-            return "0x%x lies %d bytes inside of an allocation (%s)" % (address, address - block.base, block.describe())
+                return f"0x{address:x} is {block.describe()}"
+            return f"0x{address:x} lies {address - block.base} bytes inside of an allocation ({block.describe()})"
         for gone in reversed(self._freed):
             if gone.base <= address < gone.end:
-                return "0x%x was freed at %s (%s)" % (address, places.describe(gone.gone), gone.describe())
+                return f"0x{address:x} was freed at {places.describe(gone.gone)} ({gone.describe()})"
         for gone in reversed(self._kept):
             if gone.base <= address < gone.end:
-                return "0x%x was freed at %s (%s)" % (address, places.describe(gone.gone), gone.describe())
-        return "0x%x is no address of an allocation" % address
+                return f"0x{address:x} was freed at {places.describe(gone.gone)} ({gone.describe()})"
+        return f"0x{address:x} is no address of an allocation"
 
     # -- bytes -------------------------------------------------------------------------------------------------
     def real(self, address: int, nbytes: int, overwritten: bool, call: str) -> int:
-        """Where the host has the bytes at a device or host address. UndefinedBehavior if they do not all belong to one allocation.
+        """Where the host has the bytes at an address. UndefinedBehavior if they do not all belong to one allocation.
 
         overwritten : all of them will be written, none read
         """
@@ -407,12 +467,14 @@ class Memory:
 
     def _stray(self, address: int, nbytes: int, block: Optional[Block], call: str) -> UndefinedBehavior:
         if block is not None:
-            return UndefinedBehavior("%s: %d bytes at 0x%x reach %d bytes beyond the end of an allocation (%s)" % (
-                call, nbytes, address, address + nbytes - block.end, block.describe()))
-        return UndefinedBehavior("%s: %s" % (call, self.why_not(address)))
+            return UndefinedBehavior(
+                f"{call}: {nbytes} bytes at 0x{address:x} reach {address + nbytes - block.end} bytes beyond the end "
+                f"of an allocation ({block.describe()})"
+            )
+        return UndefinedBehavior(f"{call}: {self.why_not(address)}")
 
-    def pieces(self, address: int, nbytes: int, overwritten: bool, call: str) -> List[Tuple[int, int]]:
-        """Like `real`, as (host address, bytes) pieces: mappings of different memory may lie side by side in a reserved range."""
+    def pieces(self, address: int, nbytes: int, overwritten: bool, call: str) -> list[tuple[int, int]]:
+        """Like `real`, as (host address, bytes) pieces: mappings of different memory may lie side by side."""
         found = []
         while nbytes > 0:
             block = self.find(address)
@@ -439,15 +501,29 @@ class Memory:
         else:
             self.real(address, nbytes, True, call)
 
+    def pageable(self, address: int) -> bool:
+        """Ordinary memory of the program, which the device cannot reach by itself."""
+        return (
+            not WINDOW <= address < WINDOW_END and self.find(address) is None and not self.registered.contains(address)
+        )
+
     def copy(self, dst: int, src: int, nbytes: int, call: str) -> None:
-        """Copy bytes between any two addresses; the ranges may overlap."""
+        """Copy bytes between any two addresses; the ranges may overlap. A long copy gives the lock back meanwhile."""
         try:
             source = self.real(src, nbytes, False, call)
             target = self.real(dst, nbytes, True, call)
         except UndefinedBehavior:
             self._copy_pieces(dst, src, nbytes, call)
             return
-        self.host.move(target, source, nbytes)
+        if nbytes < _LONG:
+            self.host.move(target, source, nbytes)
+            return
+        # another thread may free a block meanwhile: its bytes must stay where they are until the copy is over
+        blocks = [block for block in (self.find(dst), self.find(src)) if block is not None]
+        kept = [block.store for block in blocks]
+        with self.machine.unlocked():
+            self.host.move(target, source, nbytes)
+        del kept
 
     def _copy_pieces(self, dst: int, src: int, nbytes: int, call: str) -> None:
         sources = self.pieces(src, nbytes, False, call)
@@ -469,7 +545,9 @@ class Memory:
 
     def read(self, address: int, nbytes: int, call: str = "") -> bytes:
         """A copy of the bytes at any address."""
-        return b"".join(self.host.view(source, part).tobytes() for source, part in self.pieces(address, nbytes, False, call))
+        return b"".join(
+            self.host.view(source, part).tobytes() for source, part in self.pieces(address, nbytes, False, call)
+        )
 
     def write(self, address: int, data: bytes, call: str = "") -> None:
         """Put bytes at any address."""
@@ -487,7 +565,7 @@ class Memory:
                 start = address - block.base + block.offset
                 if store.fresh is not None and nbytes:
                     store.prepare(start, start + nbytes, False)
-                return store.array[start:start + nbytes]
+                return store.array[start : start + nbytes]
             raise self._stray(address, nbytes, block, call)
         view: Bytes = self.host.view(self.real(address, nbytes, False, call), nbytes)
         return view
@@ -495,17 +573,25 @@ class Memory:
 
 # what `Block.kind` can be beyond the functions of FREEABLE
 MAPPING = "aclrtMapMem"
-FREEABLE = frozenset((
-    "aclrtMalloc", "aclrtMallocAlign32", "aclrtMallocCached", "aclrtMallocWithCfg", "aclrtMallocForTaskScheduler", "aclrtMemAllocManaged"))
+FREEABLE = frozenset(
+    (
+        "aclrtMalloc",
+        "aclrtMallocAlign32",
+        "aclrtMallocCached",
+        "aclrtMallocWithCfg",
+        "aclrtMallocForTaskScheduler",
+        "aclrtMemAllocManaged",
+    )
+)
 
 
 class Registered:
-    """Memory of the program that aclrtHostRegister made known: (start, last byte) by start, as the runtime library keeps it."""
+    """Memory of the program that aclrtHostRegister made known, as the runtime library keeps it."""
 
     def __init__(self) -> None:
-        self.pinned: Dict[int, int] = {}
-        self.mapped: Dict[int, int] = {}
-        self.pointers: Dict[int, int] = {}       # start -> address for the device
+        self.pinned: dict[int, int] = {}
+        self.mapped: dict[int, int] = {}
+        self.pointers: dict[int, int] = {}  # start -> address for the device
 
     def contains(self, address: int) -> bool:
         if not self.pinned and not self.mapped:
