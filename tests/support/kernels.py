@@ -1,7 +1,8 @@
 """Real kernel objects for tests: eleven files out of packages on PyPI, fetched once into `.cache/kernels`.
 
-They belong to the authors of their packages and are not committed; SHA-256 values make sure that a download is the
-file the expectations in `tests/data/kernel-objects-expected.json` were written for.
+The packages themselves stay in `.cache/wheels`; they hold 1,128 device objects together. All of it
+belongs to the authors of the packages and is not committed; SHA-256 values make sure that an object is the one that
+the expectations in `tests/data/kernel-objects-expected.json` were written for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "kernels"
+WHEEL_CACHE = ROOT / ".cache" / "wheels"
 EXPECTED: dict[str, dict[str, Any]] = json.loads(
     (ROOT / "tests" / "data" / "kernel-objects-expected.json").read_text(encoding="utf-8")
 )
@@ -64,6 +66,15 @@ WHEELS = {
     },
 }
 
+#: The packages with device objects, for tests that read them all.
+PACKAGES = (
+    "mx-driving==26.2.0.post2",
+    "mx-driving-a5==26.2.0.post2",
+    "fbgemm-ascend==1.5.0",
+    "ops-rec==2.10.0",
+    "mindiesd==3.1.0",
+)
+
 #: The wheels are for Linux, whatever system runs the tests.
 _PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_27_x86_64", "manylinux_2_28_x86_64", "manylinux_2_34_x86_64")
 
@@ -91,22 +102,42 @@ def fetch() -> dict[str, Path]:
     return {case: CACHE / case / name for case, name in FILES.items()}
 
 
-def download(requirement: str, folder: Path) -> Path:
-    """Download one wheel into a folder, without installing anything; return its path."""
+def fetch_wheels() -> list[Path]:
+    """Return the wheels of `PACKAGES`, downloading what is missing (about 137 MB).
+
+    Raises
+    ------
+    RegistryUnreachable
+        A package could not be downloaded.
+    """
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with _only_one_process():
+        return [_wheel(requirement) for requirement in PACKAGES]
+
+
+def _wheel(requirement: str) -> Path:
+    """Return one wheel from the cache; downloaded without installing anything."""
+    name, version = requirement.replace("-", "_").split("==")
+    pattern = f"{name}-{version}-*.whl"
+    for found in WHEEL_CACHE.glob(pattern):
+        return found
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
-    command += ["--disable-pip-version-check", "--python-version", "3.11", "-d", str(folder), requirement]
+    command += ["--disable-pip-version-check", "--python-version", "3.11"]
     for platform in _PLATFORMS:
         command += ["--platform", platform]
-    result = subprocess.run(command, capture_output=True, text=True)
-    name = requirement.split("==")[0].replace("-", "_")
-    found = sorted(folder.glob(f"{name}-*.whl"))
-    if result.returncode or not found:
-        raise RegistryUnreachable(f"{requirement}: {result.stderr.strip()[-500:]}")
-    return found[0]
+    with tempfile.TemporaryDirectory() as work:
+        result = subprocess.run([*command, "-d", work, requirement], capture_output=True, text=True)
+        downloaded = list(Path(work).glob(pattern))
+        if result.returncode or not downloaded:
+            raise RegistryUnreachable(f"{requirement}: {result.stderr.strip()[-500:]}")
+        WHEEL_CACHE.mkdir(parents=True, exist_ok=True)
+        wheel = WHEEL_CACHE / downloaded[0].name
+        _write(wheel, downloaded[0].read_bytes())
+    return wheel
 
 
 def _fetch_wheel(requirement: str, cases: dict[str, str]) -> None:
-    with tempfile.TemporaryDirectory() as work, zipfile.ZipFile(download(requirement, Path(work))) as wheel:
+    with zipfile.ZipFile(_wheel(requirement)) as wheel:
         inside = set(wheel.namelist())
         for case, folder in cases.items():
             (CACHE / case).mkdir(exist_ok=True)
