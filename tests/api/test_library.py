@@ -465,6 +465,17 @@ def test_no_driver(base):
     assert "/usr/local/Ascend/driver" in error
 
 
+def test_a_load_error_says_what_does_not_fit(base):
+    root = cann_trees.ascend_toolkit(base)
+    cann_trees.install_driver(base)
+    (base / "driver" / "version.info").write_text("Version=24.1.rc3\n")
+    (root / "lib64" / "libruntime.so").unlink()
+    error = find(base)["error"]
+    real = f"{root.resolve()}/{cann_trees.CPU}-linux/lib64/libascendcl.so"
+    assert "libruntime.so: cannot open shared object file" in error
+    assert f"(real path {real}, CANN 8.1.RC1, driver 24.1.rc3)" in error
+
+
 def test_only_the_drivers_stub(base, tmp_path):
     root = cann_trees.cann(base)
     folder = cann_trees.devlib(root)

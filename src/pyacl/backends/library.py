@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 from pyacl.backends import shared_object
 from pyacl.errors import LibraryNotFoundError
 
-__all__ = ["Attempt", "LibraryBackend", "Places"]
+__all__ = ["Attempt", "LibraryBackend", "Places", "loaded_path", "version_above"]
 
 #: where the installer puts CANN: for root, and for a user
 BASES = ("/usr/local/Ascend", "~/Ascend")
@@ -173,6 +173,11 @@ class LibraryBackend:
         library = self._libraries.get(stem)
         return _loaded_path(library) if library is not None else None
 
+    @property
+    def used(self) -> Attempt:
+        """The attempt that found the main library."""
+        return next(attempt for attempt in self.attempts if attempt.verdict == "loaded")
+
     def close(self) -> None:
         """Forget the libraries. They stay loaded: CANN has threads of its own and cannot be unloaded."""
         with self._lock:
@@ -276,13 +281,26 @@ class LibraryBackend:
             self._preload(found.main, search, set())
             library = ctypes.CDLL(found.main)
         except OSError as error:
-            self.attempts.append(Attempt(found.origin, found.main, "cannot be loaded", str(error)))
+            detail = f"{error} ({self._circumstances(found)})"
+            self.attempts.append(Attempt(found.origin, found.main, "cannot be loaded", detail))
             return False
         self._use(found, stem, library)
         if not any(os.path.realpath(p) == os.path.realpath(found.folder) for p in self._places.library_path()):
             for plugin in _OPENED_BY_NAME:
                 self._library(plugin)
         return True
+
+    def _circumstances(self, found: _Installation) -> str:
+        """What somebody who reads a load error will ask next: is this one installation, and do the versions fit?"""
+        package = self._version_in_files(found.root, "release") or self._version_in_files(found.root, "package")
+        drivers = self._places.driver_folders(found.root)
+        return ", ".join(
+            (
+                f"real path {os.path.realpath(found.main)}",
+                f"CANN {package or 'of unknown version'}",
+                f"driver {version_above(drivers[0]) or 'of unknown version'}" if drivers else "no driver folder",
+            )
+        )
 
     def _preload(self, path: str, search: list[str], seen: set[str]) -> None:
         """Load what `path` needs by absolute path, deepest first; what is nowhere in `search` is left to the loader."""
@@ -385,7 +403,8 @@ class LibraryBackend:
         from pyacl.raw.table import VERSIONS, version_index
 
         least = self._version_by_symbols()
-        for found in (self._version_in_files("release"), self._asked_version(), self._version_in_files("package")):
+        release, package = (self._version_in_files(self.root, kind) for kind in ("release", "package"))
+        for found in (release, self._asked_version(), package):
             try:
                 if found and (least is None or version_index(found) >= VERSIONS.index(least)):
                     return found
@@ -393,7 +412,7 @@ class LibraryBackend:
                 continue  # no version of CANN
         return least
 
-    def _version_in_files(self, kind: str) -> str | None:
+    def _version_in_files(self, root: str, kind: str) -> str | None:
         machine = f"{self._places.cpu}-linux"
         keys = {
             "share/info/runtime/version.info": {"release": "version_dir", "package": "version"},
@@ -403,7 +422,7 @@ class LibraryBackend:
             "ascend_nnrt_install.info": {"release": "version"},
         }
         for file, by_kind in keys.items():
-            found = _value_in(os.path.join(self.root, file), by_kind.get(kind, ""))
+            found = _value_in(os.path.join(root, file), by_kind.get(kind, ""))
             if found:
                 return found
         return None
@@ -469,6 +488,12 @@ def _loaded_path(library: ctypes.CDLL) -> str:
     return os.fsdecode(link_map.contents.l_name or b"")
 
 
+def loaded_path(name: str) -> str:
+    """The file of a library that this process has loaded, by its name; empty when it has not."""
+    library = _open(name, os.RTLD_NOLOAD)
+    return _loaded_path(library) if library is not None else ""
+
+
 def _root_of(library: str) -> str:
     """The installation a library file belongs to."""
     folder = os.path.dirname(library)
@@ -489,6 +514,16 @@ def _value_in(file: str, key: str) -> str:
                     return value.strip().strip('"')
     except OSError:
         pass
+    return ""
+
+
+def version_above(path: str) -> str:
+    """The version in the nearest version.info above a file or folder of the driver; empty when there is none."""
+    for _ in range(5):
+        version = _value_in(os.path.join(path, "version.info"), "version")
+        if version:
+            return version
+        path = os.path.dirname(path)
     return ""
 
 
