@@ -593,6 +593,12 @@ def test_overlapping_names_do_not_eat_memory() -> None:
         read(bytes(elf))
 
 
+def test_symbols_can_be_asked_for_again_and_again() -> None:
+    elf = Elf(make_kernel_object("a_kernel_with_a_name"))
+    first = elf.symbols()
+    assert all(elf.symbols() == first for _ in range(5000))
+
+
 def test_to_dict_is_json() -> None:
     device = make_kernel_object(["a", KernelSpec("b", core="mix", roles=["input"])], arch="dav-3510")
     for data in (device, make_host_object(device), make_archive({"x.o": device})):

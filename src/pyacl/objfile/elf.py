@@ -155,9 +155,6 @@ class Elf:
 
     def __init__(self, data: Buffer) -> None:
         self.data = data if isinstance(data, bytes) else bytes(data)
-        # Names may share bytes (linkers merge tails), but not without end: a crafted table of overlapping names
-        # would otherwise cost 4 KiB for each 24-byte symbol.
-        self._name_budget = 16 * len(self.data) + (1 << 16)
         self.header = self._read_header()
         self.sections = self._read_sections()
         self._by_name = {section.name: section for section in reversed(self.sections)}
@@ -182,11 +179,7 @@ class Elf:
         start = table.offset + offset
         end = min(start + limit, table.offset + table.size)
         nul = self.data.find(b"\0", start, end)
-        raw = self.data[start : end if nul < 0 else nul]
-        self._name_budget -= len(raw)
-        if self._name_budget < 0:
-            raise KernelObjectError("the names of this file overlap beyond reason; it is damaged or crafted")
-        return raw.decode("utf-8", "backslashreplace")
+        return self.data[start : end if nul < 0 else nul].decode("utf-8", "backslashreplace")
 
     def symbol_table(self) -> tuple[npt.NDArray[np.void], Section] | None:
         """Return the first usable symbol table as ``SYMBOL_DTYPE`` records, and the string table that names them.
@@ -217,9 +210,11 @@ class Elf:
             table = table[np.isin(table["info"] & 0xF, types)]
         if not strings.stored:
             raise KernelObjectError(f"{_shown(strings.name)} should hold the symbols' names, but holds no bytes")
+        rows = table.tolist()
+        names = self._names(strings, [row[0] for row in rows], NAME_LIMIT)
         return [
-            Symbol(self.string(strings, name) if name else "", info & 0xF, info >> 4, other & 3, shndx, value, size)
-            for name, info, other, shndx, value, size in table.tolist()
+            Symbol(name, info & 0xF, info >> 4, other & 3, shndx, value, size)
+            for name, (_, info, other, shndx, value, size) in zip(names, rows)
         ]
 
     def _read_header(self) -> Header:
@@ -258,11 +253,24 @@ class Elf:
             return tuple(unnamed)
         if header.shstrndx >= header.shnum or not unnamed[header.shstrndx].stored:
             raise KernelObjectError(f"the section names should be in section {header.shstrndx}, which holds none")
-        names = unnamed[header.shstrndx]
-        return tuple(
-            section._replace(name=self.string(names, row[0], SECTION_NAME_LIMIT) if row[0] else "")
-            for section, row in zip(unnamed, table)
-        )
+        names = self._names(unnamed[header.shstrndx], [row[0] for row in table], SECTION_NAME_LIMIT)
+        return tuple(section._replace(name=name) for section, name in zip(unnamed, names))
+
+    def _names(self, table: Section, offsets: list[int], limit: int) -> list[str]:
+        """Return the names at `offsets`; offset 0 is no name.
+
+        Names may share bytes (linkers merge tails), but not without end: a crafted table of overlapping names would
+        otherwise cost 4 KiB for each 24-byte symbol.
+        """
+        left = 2 * len(self.data) + (1 << 16)
+        names = []
+        for offset in offsets:
+            name = self.string(table, offset, limit) if offset else ""
+            left -= len(name)
+            if left < 0:
+                raise KernelObjectError("the names of this file overlap beyond reason; it is damaged or crafted")
+            names.append(name)
+        return names
 
 
 def tlvs(stream: Buffer, *, start: int = 0, big_endian: bool = False, unit: int = 1) -> Iterator[Tlv]:
