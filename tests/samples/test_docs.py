@@ -10,6 +10,7 @@ import pytest
 
 DOCS = sorted((pages.ROOT / "docs").rglob("*.md"))
 WITH_PYTHON = [page for page in DOCS if any(b.language == "python" and not b.needs for b in pages.blocks(page))]
+COMMANDS = [(page.name, c) for page in DOCS for c in pages.commands(page) if c.startswith("pyacl ")]
 
 
 def name(page: Path) -> str:
@@ -19,6 +20,12 @@ def name(page: Path) -> str:
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
 def test_python_blocks_run(page, tmp_path):
     pages.run_apart(page, tmp_path)
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS)
+def test_commands_run(page, command, tmp_path):
+    done = pages.run_command(command, tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), f"{page}: {command}\n{done.stdout}"
 
 
 @pytest.mark.parametrize("page", [*DOCS, *sorted(pages.ROOT.glob("*.md"))], ids=name)

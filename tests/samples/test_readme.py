@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-import shlex
-import subprocess
-import sysconfig
 import tokenize
-from pathlib import Path
 
 import pages
 import pytest
@@ -59,13 +55,7 @@ def test_line_counts(page):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command(command, tmp_path):
-    pages.prepare(tmp_path)
-    scripts = Path(sysconfig.get_path("scripts"))
-    words = shlex.split(command)
-    env = pages.environment() if command in EXPECTED else pages.environment(PYACL_BACKEND="sim")
-    done = subprocess.run(
-        [str(scripts / words[0]), *words[1:]], cwd=tmp_path, env=env, capture_output=True, encoding="utf-8", timeout=120
-    )
+    done = pages.run_command(command, tmp_path, "" if command in EXPECTED else "sim")
     assert done.returncode == EXPECTED.get(command, 0), done.stdout + done.stderr
 
 

@@ -13,8 +13,10 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
+import sysconfig
 import types
 import warnings
 from pathlib import Path
@@ -22,6 +24,18 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDS = {"hardware", "torch_npu", "bisheng"}
+
+
+EMULATION = """\
+import numpy as np
+
+from pyacl import sim
+
+
+@sim.kernel
+def add_custom(x: sim.In[np.float16], y: sim.In[np.float16], z: sim.Out[np.float16]):
+    z[:] = x + y
+"""
 
 
 class Block(NamedTuple):
@@ -68,28 +82,24 @@ def commands(page: Path) -> list[str]:
 
 
 def prepare(folder: Path) -> None:
-    """What the pages take for granted: a kernel object and two input arrays."""
+    """What the pages take for granted: a kernel object, a function that stands for it, and two input arrays."""
     import numpy as np
 
     from pyacl.testing import make_kernel_object
 
     (folder / "add_custom.o").write_bytes(make_kernel_object("add_custom"))
+    (folder / "kernels.py").write_text(EMULATION, encoding="utf-8")
     np.save(folder / "x.npy", np.arange(16384, dtype=np.float16))
     np.save(folder / "y.npy", np.ones(16384, dtype=np.float16))
 
 
 def run(page: Path) -> int:
     """Run the Python blocks of a page, in one namespace; the number of blocks that were run."""
-    import numpy as np
-
     import pyacl
     from pyacl import sim
 
-    @sim.kernel
-    def add_custom(x: sim.In[np.float16], y: sim.In[np.float16], z: sim.Out[np.float16]):
-        z[:] = x + y
-
     prepare(Path.cwd())
+    exec(EMULATION, {"__name__": "kernels"})
     pyacl.use_backend(sim.Backend(devices=2))
     namespace = types.ModuleType("__main__")
     sys.modules["__main__"] = namespace
@@ -129,6 +139,17 @@ def run_apart(page: Path, folder: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout.split()[-1]) == sum(b.language == "python" and not b.needs for b in blocks(page))
+
+
+def run_command(command: str, folder: Path, backend: str = "sim") -> subprocess.CompletedProcess[str]:
+    """Run ``pyacl ...`` as a shell would, in a folder with what the pages take for granted."""
+    prepare(folder)
+    words = shlex.split(command)
+    env = environment(PYACL_BACKEND=backend, COLUMNS="120")
+    program = str(Path(sysconfig.get_path("scripts")) / words[0])
+    return subprocess.run(
+        [program, *words[1:]], cwd=folder, env=env, capture_output=True, encoding="utf-8", timeout=120
+    )
 
 
 def environment(**more: str) -> dict[str, str]:
