@@ -21,7 +21,7 @@ def call(*arguments: str | Path) -> int:
     parser = argparse.ArgumentParser(prog="pyacl")
     inspect.add_parser(parser.add_subparsers())
     args = parser.parse_args(["inspect", *map(str, arguments)])
-    return int(args.run(args))
+    return inspect.run(args)
 
 
 @pytest.fixture

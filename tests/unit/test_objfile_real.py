@@ -115,6 +115,25 @@ def test_what_a_launch_needs(case: str, real_kernels: dict[str, Path]) -> None:
     )
 
 
+#: As the real library was measured to count them, in what aclrtKernelArgsGetMemSize answers.
+PARAMETER_LIMITS = {
+    "310p_aicore": 128,
+    "910_aicore": 128,
+    "910b_aiv_nometa": 128,
+    "910b_mix_0_1": 5,
+    "910b_mix_1_2_ffts": 5,
+    "950_debug_assert_printf": 10,
+    "950_mix_34byte_meta": 0,
+    "950_simt": 4,
+    "950_two_keys_weak": 12,
+}
+
+
+def test_parameter_limits(real_kernels: dict[str, Path]) -> None:
+    found = {case: objfile.read(real_kernels[case]).kernels[0].parameter_limit for case in PARAMETER_LIMITS}
+    assert found == PARAMETER_LIMITS
+
+
 def test_argument_roles(real_kernels: dict[str, Path]) -> None:
     kernel = objfile.read(real_kernels["910b_mix_1_2_ffts"]).kernels[0]
     assert kernel.arguments is not None

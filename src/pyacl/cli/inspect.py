@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 from pyacl import objfile
+from pyacl.cli.console import open_console, plain_table
 from pyacl.objfile import Kernel, KernelObject, KernelObjectError
 
 #: Files looked at inside folders and archives; others are looked at when they are named.
@@ -66,7 +67,6 @@ def add_parser(subparsers: Any) -> None:
     add("--json", action="store_true", help="print JSON: a list with an entry for each object")
     add("--extract", metavar="OUT", help="write the device binary of the one FILE to OUT")
     add("--details", action="store_true", help=f"show everything also of more than {DETAIL_LIMIT} objects")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -226,26 +226,15 @@ def _print_json(results: Iterable[Result], soc: str | None) -> int:
     return code
 
 
-def _console() -> Any:
-    from rich.console import Console
-
-    # Written into a file or a pipe there is no width; kernel names are long.
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-
-
 def _print_summary(results: Iterable[Result], soc: str | None) -> int:
-    from rich import box
     from rich.markup import escape
-    from rich.table import Table
 
-    console = _console()
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("file", "architecture", "kernels", "cores", "verdict"):
-        table.add_column(column, overflow="fold")
+    console = open_console()
+    table = plain_table("file", "architecture", "kernels", "cores", "verdict")
     verdicts: Counter[str] = Counter()
     kernels = code = 0
     for name, obj, error in results:
-        shown = escape(_short(name, 70))
+        shown = escape(name)
         if obj is None:
             verdicts["unreadable"] += 1
             code = 1
@@ -268,7 +257,7 @@ def _print_summary(results: Iterable[Result], soc: str | None) -> int:
 def _print_details(results: Iterable[Result], soc: str | None) -> int:
     from rich.markup import escape
 
-    console, code = _console(), 0
+    console, code = open_console(), 0
     for name, obj, error in results:
         if obj is None:
             console.print(f"[bold]{escape(name)}[/]: [red]{escape(error or '')}[/]", soft_wrap=True)
@@ -312,7 +301,7 @@ def _print_object(console: Any, name: str, obj: KernelObject, soc: str | None, i
     if obj.comment:
         line("built by", "; ".join(obj.comment[:4]))
     if obj.kernels:
-        console.print(Padding(_kernel_table(obj.kernels), (0, 0, 0, indent + 2)))
+        console.print(Padding(_kernel_table(obj.kernels), (0, 0, 0, indent + 2), expand=False))
     for note in obj.notes:
         line("passed over", note)
     for part in obj.parts:
@@ -320,11 +309,9 @@ def _print_object(console: Any, name: str, obj: KernelObject, soc: str | None, i
 
 
 def _kernel_table(kernels: Sequence[Kernel]) -> Any:
-    from rich import box
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table("kernel", "core", "key", "bytes of arguments", "arguments", "needs", box=box.SIMPLE_HEAD)
+    table = plain_table("kernel", "core", "key", "bytes of arguments", "arguments", "needs")
     for kernel in kernels:
         name = escape(kernel.name)
         if kernel.demangled != kernel.name:
@@ -372,7 +359,3 @@ def _architecture(obj: KernelObject) -> str:
 
 def _color(verdict: objfile.Verdict) -> str:
     return "green" if verdict.from_file else "yellow" if verdict.from_data else "red"
-
-
-def _short(name: str, width: int) -> str:
-    return name if len(name) <= width else "..." + name[3 - width :]

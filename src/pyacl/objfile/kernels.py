@@ -41,6 +41,9 @@ KERNEL_META_PREFIX = ".ascend.meta."
 KERNEL_META_LIMIT = 0xFFFF
 HALF_SUFFIXES = {"aic": "_mix_aic", "aiv": "_mix_aiv"}
 
+#: Parameters of a kernel for which the runtime knows no number.
+PARAMETER_LIMIT = 128
+
 _U64_MAX = (1 << 64) - 1
 _CORES = {1: "AICORE", 2: "AIC", 3: "AIV", 4: "MIX", 5: "MIX", 6: "AIC", 7: "AIV"}
 
@@ -97,6 +100,9 @@ class Kernel:
     #: Whether the cores of a block synchronize with each other.
     sync: bool = False
     deterministic: bool | None = None
+    #: How many appends `aclrtKernelArgsInitByUserMem` makes room for: 128, the number of arguments where the metadata
+    #: lists them, and 0 where there is metadata without a list (then only `aclrtKernelArgsInit` works).
+    parameter_limit: int = 128
 
     @property
     def demangled(self) -> str:
@@ -267,7 +273,15 @@ def _kernel(
         sched_mode=None if sched_mode is None else SCHED_MODE_NAMES.get(sched_mode, f"unknown ({sched_mode})"),
         sync=sync,
         deterministic=next((meta.deterministic for meta in metas if meta.deterministic is not None), None),
+        parameter_limit=_parameter_limit(halves[0].meta, architecture),
     )
+
+
+def _parameter_limit(meta: KernelMeta | None, architecture: Architecture | None) -> int:
+    # Metadata without a type is ignored, except on Ascend 950, where MAGIC fills the type in.
+    if meta is None or (meta.ktype is None and (architecture is None or architecture.npu_arch != "dav-3510")):
+        return PARAMETER_LIMIT
+    return 0 if meta.arguments is None else len(meta.arguments)
 
 
 def _core(halves: tuple[Entry, ...], architecture: Architecture | None, sidecar: Sidecar) -> str:
