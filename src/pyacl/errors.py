@@ -408,9 +408,12 @@ def make_error(code: int, function: str = "", text: str = "") -> AclError:
     text : str
         What aclGetRecentErrMsg gave on the failing thread right afterwards; may be empty.
     """
-    # Running out of memory is reported under several codes; the driver's message code tells them apart.
-    kind = AclMemoryError if "(EL0004)" in text or "EL0004:" in text else error_class(code)
-    return kind(code, function, raw_text=text)
+    error = error_class(code)(code, function, raw_text=text)
+    # Running out of memory is reported under several codes; the driver's message code tells them apart. A text may end
+    # with what earlier failures left, hence the second look.
+    if "EL0004" in text and error.message_code == "EL0004" and not isinstance(error, AclMemoryError):
+        return AclMemoryError(code, function, raw_text=text)
+    return error
 
 
 _CATEGORIES = {1: "usage", 2: "resource", 3: "service", 5: "internal"}

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -54,6 +55,8 @@ _TAKERS = (
 
 def require_gcc() -> str:
     """Path of gcc. Without one the test is skipped, but fails where CI=true."""
+    if sys.platform != "linux":
+        pytest.skip("the stub libraries stand for CANN's, which exist for Linux")
     gcc = shutil.which("gcc")
     if gcc is None:
         if os.environ.get("CI") == "true":

@@ -318,6 +318,11 @@ def test_memory_by_the_drivers_message_code(code):
     assert error.message == "Failed to allocate memory."
 
 
+def test_memory_of_an_earlier_failure_does_not_count():
+    text = f"{VALUE_TEXT}\n{STAMP} Memory_Allocation_Failure(EL0004): Failed to allocate memory.\n"
+    assert type(make_error(107000, "aclrtMemcpy", text)) is errors.AclInvalidArgumentError
+
+
 @given(st.text(max_size=300))
 def test_any_text_is_taken(text):
     error = make_error(107000, "aclrtX", text)

@@ -48,7 +48,7 @@ def read(path: str) -> SharedObject:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             try:
                 return _parse(data)
-            except (struct.error, ValueError) as error:
+            except (struct.error, ValueError, OverflowError) as error:
                 raise NotLoadable(f"damaged ELF file ({error})") from None
 
 

@@ -154,7 +154,8 @@ def _visible_devices(value: Optional[str], count: Optional[int]) -> Check:
         return Check(name, WARNING, f"{value!r} is not a list of different device numbers", hint)
     renumbered = "a program's device 0 is the first in this list"
     if count is not None and count < len(words):
-        return Check(name, WARNING, f"names {_devices(len(words))}, {count} can be used", f"Correct the list; {renumbered}")
+        said = f"names {_devices(len(words))}, {count} can be used"
+        return Check(name, WARNING, said, f"Correct the list; {renumbered}")
     return Check(name, OK, f"{value}: {renumbered}")
 
 
