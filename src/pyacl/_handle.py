@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Optional
 
 from pyacl.errors import ClosedError, ForkedError
 
-__all__ = ["CALLBACK_CODES", "Handle", "Unusable", "drain"]
+__all__ = ["CALLBACK_CODES", "Handle", "Unusable", "close_after", "drain"]
 
 _open: set[Handle] = set()
 #: handles that were dropped where no C call is allowed; freed at the next chance
@@ -170,14 +170,18 @@ class Handle:
         except IndexError:
             return
         try:
-            if self._release is not None and not sys.is_finalizing():
-                self._release(value)
+            if not sys.is_finalizing():
+                self._free(value)
         finally:
             _open.discard(self)
             parent = self.parent
             if parent is not None:
                 parent._children.pop(self, None)
                 parent._free_if_unused()
+
+    def _free(self, value: Any) -> None:
+        if self._release is not None:
+            self._release(value)
 
     def _unused(self, key: object) -> None:
         self._uses.discard(key)
@@ -221,6 +225,20 @@ def drain() -> None:
         except IndexError:
             return
         handle._quietly(handle.close)
+
+
+def close_after(thing: Any, error: Optional[BaseException]) -> None:
+    """Close at the end of a ``with`` block. What the block raised is never hidden by what closing raises."""
+    try:
+        thing.close()
+    except Exception as failure:
+        if error is None:
+            raise
+        text = f"closing {thing!r} failed too: {failure}"
+        if sys.version_info >= (3, 11):
+            error.add_note(text)
+        else:
+            warnings.warn(text, ResourceWarning, stacklevel=3)
 
 
 def _inside_callback() -> bool:

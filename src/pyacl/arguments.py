@@ -722,6 +722,11 @@ class Packer:
                 raise
         return Packed(layout, values, tuple(args[i].data for i in layout.placeholders))
 
+    @property
+    def declared_layout(self) -> Optional[Layout]:
+        """Where the declared parameters lie; None without a declaration."""
+        return None if self.declared is None else self._make([None] * len(self.declared))
+
     def name_of(self, position: int, args: Sequence[Any] = ()) -> str:
         """What messages call an argument: kernel, number (from 1), and the declared name and type."""
         declared = ""

@@ -73,7 +73,7 @@ def test_every_signature_is_laid_out_as_gcc_does(tmp_path: Path) -> None:
     assert len(printed) == SIGNATURES
     for signature, line in zip(chosen, printed):
         *offsets, size = map(int, line.split())
-        layout = Packer("k", [entry for entry, _ in signature])._make([None] * len(signature))
+        layout = Packer("k", [entry for entry, _ in signature]).declared_layout
         assert (list(layout.offsets), layout.size) == (offsets, size), signature
 
 
