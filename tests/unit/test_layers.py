@@ -12,7 +12,7 @@ import pyacl
 PACKAGE = Path(pyacl.__file__).parent
 # a module may import its own layer and those below
 LAYERS = {
-    "cli": 7, "testing": 7,
+    "__main__": 7, "cli": 7, "testing": 7,
     "__init__": 6,
     "kernel_library": 5, "compiler": 5, "sim": 5, "kernel": 5, "memory": 5, "stream": 5, "device": 5,
     "session": 4, "_handle": 4,
