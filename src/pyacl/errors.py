@@ -6,9 +6,7 @@ One class per family that a program would catch. Nothing here calls C; texts are
 from __future__ import annotations
 
 import functools
-import json
 import os
-import pkgutil
 import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -428,6 +426,9 @@ _CATEGORY_HINTS = {
 @functools.cache
 def _table() -> dict[str, dict[str, Any]]:
     """error_codes.json, made by tools/make_error_codes.py; read at the first failure."""
+    import json
+    import pkgutil
+
     data = pkgutil.get_data("pyacl", "error_codes.json")
     assert data is not None
     table: dict[str, dict[str, Any]] = json.loads(data)

@@ -19,8 +19,9 @@ from pyacl import errors
 from pyacl._error_text import parse
 from pyacl.errors import AclError, error_class, make_error
 
-ROOT = Path(errors.__file__).resolve().parent.parent.parent
-CODES = {int(code): entry for code, entry in json.loads((ROOT / "src/pyacl/error_codes.json").read_text()).items()}
+ROOT = Path(__file__).resolve().parents[2]
+DATA = Path(errors.__file__).with_name("error_codes.json")
+CODES = {int(code): entry for code, entry in json.loads(DATA.read_text(encoding="utf-8")).items()}
 CLASSES = [getattr(errors, name) for name in errors.__all__ if isinstance(getattr(errors, name), type)]
 
 STAMP = "[PID: 77] 2026-01-01-00:00:00.000.001"
