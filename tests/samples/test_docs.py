@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pages
@@ -22,6 +24,19 @@ def test_python_blocks_run(page, tmp_path):
     pages.run_apart(page, tmp_path)
 
 
+def test_tests_on_the_testing_page_pass(tmp_path):
+    pages.prepare(tmp_path)
+    page = pages.ROOT / "docs" / "testing.md"
+    code = "\n".join(block.text for block in pages.blocks(page) if block.language == "python" and not block.needs)
+    (tmp_path / "test_page.py").write_text(code, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_page.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=pages.environment(), capture_output=True, encoding="utf-8", timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "13 passed" in done.stdout  # test_add, and 12 orders of test_any_order
+
+
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
 def test_commands_run(page, command, tmp_path):
     done = pages.run_command(command, tmp_path)
@@ -30,7 +45,7 @@ def test_commands_run(page, command, tmp_path):
 
 @pytest.mark.parametrize("page", [*DOCS, *sorted(pages.ROOT.glob("*.md"))], ids=name)
 def test_links_lead_to_files(page):
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
     links = re.findall(r"\]\(([^)#\s]+)", text)
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert missing == []

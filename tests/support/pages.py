@@ -60,7 +60,7 @@ def blocks(page: Path) -> list[Block]:
     lines = page.read_text(encoding="utf-8").splitlines()
     at = 0
     while at < len(lines):
-        fence = re.match(r"(```+|:::+)(\w*)\s*$", lines[at])
+        fence = re.match(r"(```+|:::+)([\w{}-]*)\s*$", lines[at])
         if not fence:
             at += 1
             continue
@@ -119,6 +119,8 @@ def run(page: Path) -> int:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(code, namespace.__dict__)
+        if block.mark == "pyACL":
+            assert (namespace.result == namespace.x + namespace.y).all()
         if following is not None and following.language == "text":
             same(printed.getvalue(), following.text, f"{page}:{following.line}")
         done += 1
