@@ -12,6 +12,7 @@ from .registry import answers, runtime_require
 _LAST_PLAIN_KIND = transfer.HOST_TO_BUF_TO_DEVICE
 _KINDS_2D = (transfer.HOST_TO_DEVICE, transfer.DEVICE_TO_HOST, transfer.DEVICE_TO_DEVICE, transfer.DEFAULT)
 _KIND_MAX = 8
+_WORD = 4
 
 
 def _plain_kind(kind: int) -> None:
@@ -53,6 +54,26 @@ def memset(sim: Machine, dev_ptr: int, max_count: int, value: int, count: int) -
 @answers("aclrtMemsetAsync", required="dev_ptr")
 def memset_async(sim: Machine, dev_ptr: int, max_count: int, value: int, count: int, stream: int) -> None:
     transfer.memset_async(sim, dev_ptr, max_count, value, count, stream)
+
+
+def _words_fit(ptr: int, mem_size: int, words: int) -> None:
+    """Assumption: what the library checks of a memset of 32-bit words; it is younger than the recorded one."""
+    if ptr % _WORD:
+        raise bad_value(hex(ptr), "ptr", "must be a multiple of 4")
+    if words * _WORD > mem_size:
+        raise out_of_range(words, "N", f"[1, {mem_size // _WORD}]")
+
+
+@answers("aclrtMemsetD32", required="ptr", partly="assumption: errors like those of aclrtMemset")
+def memset_d32(sim: Machine, ptr: int, mem_size: int, value: int, n: int) -> None:
+    _words_fit(ptr, mem_size, n)
+    transfer.memset(sim, ptr, mem_size, value, n * _WORD, "aclrtMemsetD32", _WORD)
+
+
+@answers("aclrtMemsetD32Async", required="ptr", partly="assumption: errors like those of aclrtMemsetAsync")
+def memset_d32_async(sim: Machine, ptr: int, mem_size: int, value: int, n: int, stream: int) -> None:
+    _words_fit(ptr, mem_size, n)
+    transfer.memset_async(sim, ptr, mem_size, value, n * _WORD, stream, "aclrtMemsetD32Async", _WORD)
 
 
 # ---- two-dimensional -----------------------------------------------------------------------------------------
@@ -105,7 +126,8 @@ def _batch(sim: Machine, pointers: tuple[int, ...], count: int, attribute_count:
     for pointer, name in zip(pointers, _POINTER_NAMES):
         if not pointer:
             raise inner_null(name)
-    dsts, maxima, srcs, sizes, attributes, starts, fail_index = pointers
+    dsts, maxima, srcs, sizes, attributes, starts = pointers[:6]
+    fail_index = pointers[6] if len(pointers) > 6 else 0  # the second form does not tell
     if not count:
         raise bad_value(count, "numBatches", "numBatches must be greater than zero")
     size_list, limits = _words(sizes, count), _words(maxima, count)
@@ -121,7 +143,8 @@ def _batch(sim: Machine, pointers: tuple[int, ...], count: int, attribute_count:
             raise silent()
     if sim.profile.family not in transfer.BATCHES:
         raise unsupported("This chip does not support copies in batches", "EH9999")
-    hostmem.write_u64(fail_index, transfer.FAIL_NOWHERE)
+    if fail_index:
+        hostmem.write_u64(fail_index, transfer.FAIL_NOWHERE)
     said, places = _batch_attributes(attributes, attribute_count), _words(starts, attribute_count)
     try:
         if queue:
@@ -129,7 +152,8 @@ def _batch(sim: Machine, pointers: tuple[int, ...], count: int, attribute_count:
         else:
             transfer.batch(sim, _words(dsts, count), _words(srcs, count), size_list, said, places)
     except transfer.BatchFailed as failed:
-        hostmem.write_u64(fail_index, failed.index)
+        if fail_index:
+            hostmem.write_u64(fail_index, failed.index)
         raise failed.cause from None
 
 
@@ -173,6 +197,37 @@ def memcpy_batch_async(
         stream,
         queue=True,
     )
+
+
+@answers("aclrtMemcpyBatchV2", partly="assumption: like aclrtMemcpyBatch")
+def memcpy_batch_v2(
+    sim: Machine,
+    dsts: int,
+    dest_maxs: int,
+    srcs: int,
+    sizes: int,
+    num_batches: int,
+    attrs: int,
+    attrs_indexes: int,
+    num_attrs: int,
+) -> None:
+    _batch(sim, (dsts, dest_maxs, srcs, sizes, attrs, attrs_indexes), num_batches, num_attrs, 0, queue=False)
+
+
+@answers("aclrtMemcpyBatchAsyncV2", partly="assumption: like aclrtMemcpyBatchAsync")
+def memcpy_batch_async_v2(
+    sim: Machine,
+    dsts: int,
+    dest_maxs: int,
+    srcs: int,
+    sizes: int,
+    num_batches: int,
+    attrs: int,
+    attrs_indexes: int,
+    num_attrs: int,
+    stream: int,
+) -> None:
+    _batch(sim, (dsts, dest_maxs, srcs, sizes, attrs, attrs_indexes), num_batches, num_attrs, stream, queue=True)
 
 
 # ---- by descriptor and by offset -----------------------------------------------------------------------------
@@ -281,7 +336,7 @@ def cmo_async(sim: Machine, src: int, size: int, cmo_type: int, stream: int) -> 
         raise silent()
     if sim.profile.family not in _CMO_CHIPS or cmo_type > _FLUSH:
         raise silent(207000)
-    transfer.cache_task(sim, stream, "aclrtCmoAsync")
+    transfer.task_without_effect(sim, stream, "aclrtCmoAsync", "Cmo Task launch failed")
 
 
 @answers("aclrtCmoAsyncWithBarrier", partly="there are no caches")
@@ -298,7 +353,7 @@ def cmo_async_with_barrier(sim: Machine, src: int, size: int, cmo_type: int, bar
         raise RuntimeLayerError(
             107000, "EE1001", f"Parameter logicId={barrier_id} does not fit the type of the operation"
         )
-    transfer.cache_task(sim, stream, "aclrtCmoAsyncWithBarrier")
+    transfer.task_without_effect(sim, stream, "aclrtCmoAsyncWithBarrier", "Cmo Task launch failed")
 
 
 @answers("aclrtCmoWaitBarrier", required="task_info", partly="there are no caches")
@@ -314,7 +369,7 @@ def cmo_wait_barrier(sim: Machine, task_info: int, stream: int, flag: int) -> No
             raise out_of_range(number, "cmoInfo.logicId", "not equal to 0")
     if sim.profile.family not in _CMO_BARRIER_CHIPS:
         raise unsupported("This chip does not support barriers of cache maintenance")
-    transfer.cache_task(sim, stream, "aclrtCmoWaitBarrier")
+    transfer.task_without_effect(sim, stream, "aclrtCmoWaitBarrier", "Cmo Task launch failed")
 
 
 @answers("aclrtCmoGetDescSize")

@@ -120,6 +120,25 @@ def map_mem(sim: Machine, vir_ptr: int, size: int, offset: int, handle: int, fla
     sim.area(VirtualMemory).map(vir_ptr, size, offset, handle)
 
 
+@answers("aclrtMemMapNoAccess", required="vir_ptr handle", partly="assumption: errors like those of aclrtMapMem")
+def mem_map_no_access(sim: Machine, vir_ptr: int, size: int, offset: int, handle: int, flags: int) -> None:
+    map_mem(sim, vir_ptr, size, offset, handle, flags)
+    sim.area(VirtualMemory).forbid(vir_ptr)
+
+
+@answers("aclrtMemMapSelectedLink", required="vir_ptr_dst vir_ptr_src", partly="assumption: there is one link")
+def mem_map_selected_link(sim: Machine, vir_ptr_dst: int, size: int, vir_ptr_src: int, link_idx: int) -> None:
+    if not size:
+        raise silent()
+    area = sim.area(VirtualMemory)
+    area.map(vir_ptr_dst, size, 0, area.mapping(vir_ptr_src).note)
+
+
+@answers("aclrtMemMapSetLink", required="handle", partly="assumption: there is one link, so the choice has no effect")
+def mem_map_set_link(sim: Machine, handle: int, advice_link: int) -> None:
+    sim.area(VirtualMemory).find(handle)
+
+
 @answers("aclrtUnmapMem", required="vir_ptr")
 def unmap_mem(sim: Machine, vir_ptr: int) -> None:
     sim.area(VirtualMemory).unmap(vir_ptr)

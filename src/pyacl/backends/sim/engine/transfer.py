@@ -237,8 +237,10 @@ def memcpy(machine: Machine, dst: int, dest_max: int, src: int, count: int, call
     memory.copy(dst, src, count, call)
 
 
-def memset(machine: Machine, address: int, dest_max: int, value: int, count: int, call: str = "aclrtMemset") -> None:
-    """aclrtMemset."""
+def memset(
+    machine: Machine, address: int, dest_max: int, value: int, count: int, call: str = "aclrtMemset", width: int = 1
+) -> None:
+    """aclrtMemset, and memsets of 4-byte words."""
     if not count:
         raise out_of_range(count, "cnt", "not equal to 0")
     refuse_while_capturing(machine, machine.current_context())
@@ -247,7 +249,7 @@ def memset(machine: Machine, address: int, dest_max: int, value: int, count: int
     memory = machine.area(Memory)
     if memory.on_access is not None:
         memory.on_access(call, Access((), ((address, count),)))
-    memory.fill(address, value & 0xFF, count, call)
+    fill(memory, call, address, value, count, width)
 
 
 def check_2d(dst_pitch: int, src_pitch: int, width: int, height: int) -> None:
@@ -675,9 +677,9 @@ def value_wait(machine: Machine, address: int, value: int, flag: int, handle: in
     stream.submit(ValueWait(memory, address, value, flag))
 
 
-def cache_task(machine: Machine, handle: int, call: str) -> None:
-    """A task on the caches: nothing that a simulation without caches would show."""
-    own_stream(machine, handle, call, "Cmo Task launch failed").submit(Nothing(call))
+def task_without_effect(machine: Machine, handle: int, call: str, what: str) -> None:
+    """A task that does nothing that a simulation would show: on caches that it lacks, marks that nobody records."""
+    own_stream(machine, handle, call, what).submit(Nothing(call))
 
 
 def cache_task_of_model(machine: Machine, handle: int, call: str) -> None:

@@ -198,6 +198,12 @@ class VirtualMemory:
                 raise driver(f"halMemSetAccess failed: the flags {flags} are not known")
             self.access[block.base, location, device] = flags
 
+    def forbid(self, address: int) -> None:
+        """Nobody may access the mapping that starts here until access is set."""
+        for key in self.access:
+            if key[0] == address:
+                self.access[key] = NONE
+
     def get_access(self, address: int, location: int, device: int) -> int:
         return self.access.get((self.mapping(address).base, location, device), NONE)
 
