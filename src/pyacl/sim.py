@@ -5,6 +5,7 @@ from __future__ import annotations
 from .backends.sim import Backend
 from .backends.sim.engine.failures import Deadlock, UndefinedBehavior
 from .backends.sim.engine.kernels import Block, In, InOut, Out, Scalar, Struct, UnregisteredKernel, kernel
+from .backends.sim.engine.report import Report
 
 __all__ = [
     "Backend",
@@ -13,9 +14,33 @@ __all__ = [
     "In",
     "InOut",
     "Out",
+    "Report",
     "Scalar",
     "Struct",
     "UndefinedBehavior",
     "UnregisteredKernel",
     "kernel",
+    "report",
 ]
+
+
+def report(backend: Backend | None = None) -> Report:
+    """What is alive on a simulated machine, and which line of the program made each.
+
+    Parameters
+    ----------
+    backend : the machine; None for the one that the program uses (`pyacl.use_backend`)
+
+    Raises
+    ------
+    TypeError
+        If the program's backend is not a simulator.
+    """
+    if backend is None:
+        from .session import current_session
+
+        found = current_session().api.backend
+        if not isinstance(found, Backend):
+            raise TypeError(f"the backend in use is {found.name}, not a simulator: pass the sim.Backend to report on")
+        backend = found
+    return backend.report()

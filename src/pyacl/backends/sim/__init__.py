@@ -11,10 +11,12 @@ from typing import Any
 
 from ...raw.functions import FUNCTIONS
 from ..thunks import Thunk
-from .bridge import hostmem, load_areas
+from .bridge import hostmem
 from .bridge.dispatch import make_callable
 from .engine import profiles
+from .engine.clock import Clock
 from .engine.machine import Machine
+from .engine.report import Report, report
 
 __all__ = ["Backend"]
 
@@ -28,7 +30,8 @@ class Backend:
     cann : CANN version whose functions are there
     devices : number of devices
     memory : device memory of each device in bytes; None for what the SoC has
-    order : when work on streams runs: "lazy" (when something waits for it), "eager" (at once) or "random(seed)"
+    order : when work on streams runs: "lazy" (when something waits for it), "eager" (at once) or "random(7)" (in any
+        order that events and notifies allow, decided by the seed 7)
     hazards : "off", "warn" or "raise": look for accesses that nothing orders
     unregistered : what a launch of a kernel without an emulation does: "error" or "skip"
     """
@@ -54,7 +57,6 @@ class Backend:
             raise ValueError(f"hazards={hazards!r}: use 'off', 'warn' or 'raise'")
         if unregistered not in ("error", "skip"):
             raise ValueError(f"unregistered={unregistered!r}: use 'error' or 'skip'")
-        load_areas()
         self.name = f"sim:{soc}@{cann}"
         self.version: str | None = cann
         self.machine = Machine(profile, cann, devices, memory, order, unregistered)
@@ -73,9 +75,18 @@ class Backend:
             with self._making:
                 thunk = self._thunks.get(name)
                 if thunk is None:
-                    thunk = Thunk(row, make_callable(self.machine, name, row.returns_status))
+                    thunk = Thunk(row, make_callable(self.machine, name, row.group, row.returns_status))
                     self._thunks[name] = thunk
         return thunk.address
+
+    @property
+    def clock(self) -> Clock:
+        """Device time; a test may stop and advance it."""
+        return self.machine.clock
+
+    def report(self) -> Report:
+        """What is alive on the machine, with the line of the program that made each (a list; `str` of it is a text)."""
+        return report(self.machine)
 
     def close(self) -> None:
         """Nothing to give back: the addresses stay valid as long as the object lives."""

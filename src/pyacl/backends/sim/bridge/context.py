@@ -30,7 +30,7 @@ def create_context(sim: Machine, context: int, device_id: int) -> None:
     hostmem.write_pointer(context, made.handle)
 
 
-@answers("rtCtxCreateEx", "rtCtxCreate", "rtCtxCreateV2")
+@answers("rtCtxCreateEx", "rtCtxCreate")
 def runtime_create_context(sim: Machine, context: int, flags: int, device_id: int) -> None:
     create_context(sim, context, device_id)
 
@@ -79,11 +79,6 @@ def get_current_context(sim: Machine, context: int) -> None:
 def get_context_device(sim: Machine, device_id: int) -> None:
     runtime_require(device_id, "devId")
     hostmem.write_i32(device_id, sim.current_context().device.index)
-
-
-@answers("rtCtxSynchronize")
-def synchronize_context(sim: Machine) -> None:
-    sim.current_context().synchronize(None)
 
 
 @answers("aclrtCtxGetCurrentDefaultStream", required="stream")

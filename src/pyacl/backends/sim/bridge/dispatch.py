@@ -1,5 +1,4 @@
-"""One entry point made into the callable behind a C address: takes the lock, turns failures into codes, messages
-and last errors."""
+"""One entry point made into the callable behind a C address: lock, failures into codes, messages and last errors."""
 
 from __future__ import annotations
 
@@ -7,27 +6,27 @@ from typing import Any, Callable
 
 from ..engine.failures import CallFailure
 from ..engine.machine import Machine
-from .registry import ANSWERS, null_pointer
+from .registry import find_answer, null_pointer
 
 # what the runtime layer answers for a feature that a chip or a release does not have
 NOT_SUPPORTED = 207000
 
 
-def make_callable(machine: Machine, name: str, returns_code: bool = True) -> Callable[..., Any]:
+def make_callable(machine: Machine, name: str, group: str, returns_code: bool = True) -> Callable[..., Any]:
     """The callable for a C function: called with the C arguments, returns what C gets.
 
     Parameters
     ----------
+    group : its group in the API table
     returns_code : the C function returns aclError or rtError_t; the others answer a failure with 0 or a null pointer
     """
-    answer = ANSWERS.get(name)
+    answer = find_answer(name, group)
     if answer is None:
         return _not_simulated(machine, name, returns_code)
-    function, lock = answer.function, machine.lock
+    function, lock, required = answer.function, machine.lock, answer.required
 
-    required = answer.required
-
-    def locked(*args: Any) -> Any:
+    # three ways of the same call: this is the path of every simulated call, and each step on it costs
+    def call(*args: Any) -> Any:
         try:
             with lock:
                 result = function(machine, *args)
@@ -35,13 +34,18 @@ def make_callable(machine: Machine, name: str, returns_code: bool = True) -> Cal
             return _failed(machine, name, failure, returns_code)
         return 0 if result is None else result
 
-    def checked(*args: Any) -> Any:
+    def checked_call(*args: Any) -> Any:
         for position, parameter in required:
             if not args[position]:
                 return _failed(machine, name, null_pointer(parameter), returns_code)
-        return locked(*args)
+        try:
+            with lock:
+                result = function(machine, *args)
+        except CallFailure as failure:
+            return _failed(machine, name, failure, returns_code)
+        return 0 if result is None else result
 
-    def unlocked(*args: Any) -> Any:
+    def call_without_lock(*args: Any) -> Any:
         try:
             for position, parameter in required:
                 if not args[position]:
@@ -52,8 +56,8 @@ def make_callable(machine: Machine, name: str, returns_code: bool = True) -> Cal
         return 0 if result is None else result
 
     if not answer.locked:
-        return unlocked
-    return checked if required else locked
+        return call_without_lock
+    return checked_call if required else call
 
 
 def _failed(machine: Machine, name: str, failure: CallFailure, returns_code: bool) -> int:

@@ -49,6 +49,17 @@ def answers(*names: str, required: str = "", locked: bool = True, partly: str = 
     return register
 
 
+def find_answer(name: str, group: str) -> Answer | None:
+    """The entry point for a C function of a group of the API table, None if nobody answers it."""
+    from . import load_areas
+
+    if name not in ANSWERS:
+        load_areas(group)
+    if name not in ANSWERS:
+        load_areas()
+    return ANSWERS.get(name)
+
+
 def null_pointer(name: str) -> AclLayerError:
     """What the acl layer answers to a null pointer: 100000 with EH0002."""
     return AclLayerError(100000, "EH0002", f"Argument [{name}] must not be null")

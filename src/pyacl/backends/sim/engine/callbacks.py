@@ -85,8 +85,8 @@ class ReportedCallback(Operation):
         machine.area(Reports).put(self.stream, self)
         return not self.blocks
 
-    def __repr__(self) -> str:
-        return "<callback, until a thread calls aclrtProcessReport>"
+    def unfinished(self) -> str:
+        return "which waits for the subscribed thread to call aclrtProcessReport"
 
 
 class Reports:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# For these codes the runtime reports the reason once more, under a message code that comes before an inner error.
+_REASONS = {107000: "EE1001", 107002: "EE1001", 207000: "EE1001", 507046: "EE1002"}
+
 
 class CallFailure(Exception):
     """A call that ends with an error code.
@@ -30,6 +33,11 @@ class RuntimeLayerError(CallFailure):
     """Refused by the runtime layer: becomes the thread's last error."""
 
     runtime = True
+
+    def __init__(self, code: int, message_code: str | None = None, text: str = "") -> None:
+        if message_code == "EE9999":
+            message_code = _REASONS.get(code, message_code)
+        super().__init__(code, message_code, text)
 
 
 class UndefinedBehavior(RuntimeError):

@@ -11,10 +11,9 @@ from .failures import UndefinedBehavior
 
 T = TypeVar("T")
 
-# One sequence for all kinds, so that a handle of one kind is never valid as another. It looks like a heap address of
-# a process, and
-# lies where no 64-bit system maps memory for a program, so that nobody can read through it.
-_numbers = itertools.count(0xAC10_0000_0000_0040, 0x40)
+# One sequence for all kinds, so that a handle of one kind is never valid as another. The numbers look like addresses,
+# but lie above what any 64-bit system gives a program: reading through one fails, as it should.
+_numbers = itertools.count(0x00AC_1000_0000_0040, 0x40)
 
 
 class HandleTable(Generic[T]):
@@ -23,6 +22,7 @@ class HandleTable(Generic[T]):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._live: dict[int, T] = {}
+        self._places: dict[int, places.Place] = {}  # where the live ones were made
         self._dead: dict[int, places.Place] = {}
 
     def __len__(self) -> int:
@@ -35,7 +35,12 @@ class HandleTable(Generic[T]):
         """A new handle for `thing`."""
         handle = next(_numbers)
         self._live[handle] = thing
+        self._places[handle] = getattr(thing, "place", None) or places.caller()
         return handle
+
+    def place(self, handle: int) -> places.Place:
+        """Where a live handle was made."""
+        return self._places.get(handle)
 
     def find(self, handle: int) -> T | None:
         """The object, or None if the handle is not (or no longer) one of this table."""
@@ -45,13 +50,13 @@ class HandleTable(Generic[T]):
         """The object; a handle that the real library would follow into freed or foreign memory is UndefinedBehavior."""
         thing = self._live.get(handle)
         if thing is None:
-            raise UndefinedBehavior("{}{}".format(call + ": " if call else "", self.why_not(handle)))
+            raise UndefinedBehavior(f"{call + ': ' if call else ''}{self.why_not(handle)}")
         return thing
 
     def remove(self, handle: int, call: str = "") -> T:
         """Take the object out; afterwards its handle counts as destroyed here."""
         thing = self.get(handle, call)
-        del self._live[handle]
+        del self._live[handle], self._places[handle]
         self._dead[handle] = places.caller()
         return thing
 

@@ -59,6 +59,10 @@ class Machine:
             found = self._areas[kind] = make(self)
             return found
 
+    def areas(self) -> list[Any]:
+        """The areas that have been used so far."""
+        return list(self._areas.values())
+
     def messages(self) -> list[tuple[str, str]]:
         """Where the calling thread's failures are noted for aclGetRecentErrMsg."""
         return self.thread.messages if self.shared_messages is None else self.shared_messages

@@ -66,6 +66,10 @@ class Operation:
         """Do the work. True: finished; False: somebody calls `machine.scheduler.finish(self)` later."""
         raise NotImplementedError
 
+    def unfinished(self) -> str:
+        """Why it does not end although it has begun, for the report of a deadlock."""
+        return "which does not end"
+
     def timed_out(self) -> BaseException:
         """What it fails with when it `expires`."""
         raise NotImplementedError

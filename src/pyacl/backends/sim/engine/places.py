@@ -12,15 +12,18 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.pa
 
 # the checked functions of raw.Api are compiled from text under such a name
 _OURS = (_PACKAGE, "<pyacl.")
+_known: dict[str, bool] = {}  # is a file ours?
 
 
 def caller() -> Place:
-    """The file and line of the innermost frame that is not part of pyacl (cheap: nothing is formatted or kept
-    alive)."""
+    """The file and line of the innermost frame that is not part of pyacl (cheap: nothing is kept alive)."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_OURS):
+        ours = _known.get(name)
+        if ours is None:
+            ours = _known[name] = name.startswith(_OURS)
+        if not ours:
             return name, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return None

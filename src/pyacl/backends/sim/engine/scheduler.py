@@ -254,7 +254,7 @@ class Scheduler:
             head = stream.pending[0]
             blocker = head.blocked_by()
             if blocker is None:
-                lines.append(f"{stream!r} is in {head.name} ({places.describe(head.place)}), which does not end")
+                lines.append(f"{stream!r} is in {head.name} ({places.describe(head.place)}), {head.unfinished()}")
                 continue
             lines.append(f"{stream!r} waits in {head.name} ({places.describe(head.place)}) for {blocker!r}")
             others = self.streams_that_end(blocker)

@@ -45,6 +45,7 @@ class Stream:
         self.failure: BaseException | None = None  # found by the next wait for this stream
         self.recorder: Any = None  # while capturing: an object with add(operation); set by the model area
         self.models: Any = ()  # the models it is bound to; set by the model area
+        self.divert: Any = None  # takes operations elsewhere, if its divert(stream, operation) is true; the same
         self.failure_mode = 0  # 1: stop on failure
         self.overflow_switch = 0
         self.tag = NO_TAG
@@ -68,6 +69,8 @@ class Stream:
             raise self.context.failure
         if self.recorder is not None:
             self.recorder.add(operation)
+            return operation
+        if self.divert is not None and self.divert.divert(self, operation):
             return operation
         self.submitted += 1
         operation.number = self.submitted
