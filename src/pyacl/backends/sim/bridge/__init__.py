@@ -38,6 +38,8 @@ AREAS = {
     "overflow": "device context",
     "kernel": "kernel",
     "launch": "kernel",
+    "model": "model_ri label",
+    "execution": "execution_control other",
     "memory": "memory",
     "transfer": "memory",
     "vmm": "memory",
