@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from pyacl import objfile
 from pyacl._handle import Handle, close_after
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BoundKernel", "Kernel", "KernelBinary", "KernelNotFoundError", "LaunchConfig"]
 
-_HOST_ARRAYS = (In, Out, InOut)
+#: wrappers of host arrays that may stand among the arguments of a launch
+HOST_ARRAYS = (In, Out, InOut)
 
 
 class KernelNotFoundError(KeyError):
@@ -341,7 +342,7 @@ class BoundKernel:
         #: the kernel
         self.kernel = kernel
         #: number of blocks
-        self.blocks = _checked_blocks(blocks)
+        self.blocks = checked_blocks(blocks)
         if stream is None:
             stream = kernel.device.default_stream
         elif not isinstance(stream, Stream):
@@ -362,8 +363,8 @@ class BoundKernel:
         return f"<{self.kernel.name}[{self.blocks}, {self.stream!r}]>"
 
     def __call__(self, *args: Any) -> None:
-        if any(isinstance(value, _HOST_ARRAYS) for value in args):
-            self._call_with_host_arrays(args)
+        if any(isinstance(value, HOST_ARRAYS) for value in args):
+            launch_with_host_arrays(self.stream, args, self.kernel._pack, self)
             return
         kernel = self.kernel
         stream = self._stream_handle
@@ -372,20 +373,24 @@ class BoundKernel:
         # holds the stream, which then could not be collected
         stream.keep(kernel, args)
 
-    def _call_with_host_arrays(self, args: Sequence[Any]) -> None:
-        device = self.kernel.device
-        buffers = [device.empty_like(value.array) if isinstance(value, _HOST_ARRAYS) else None for value in args]
-        # the arguments are right before anything is copied
-        ready = [value if buffer is None else buffer for value, buffer in zip(args, buffers)]
-        self.kernel._pack(ready)
-        for value, buffer in zip(args, buffers):
-            if buffer is not None and value.reads:
-                buffer.copy_from(value.array)
-        self(*ready)
-        self.stream.synchronize()
-        for value, buffer in zip(args, buffers):
-            if buffer is not None and value.writes:
-                buffer.copy_to(value.array)
+
+def launch_with_host_arrays(
+    stream: Stream, args: Sequence[Any], check: Callable[[Sequence[Any]], object], launch: Callable[..., None]
+) -> None:
+    """A launch with `In`, `Out` and `InOut` among its arguments: they get buffers, and the copies they ask for."""
+    device = stream.device
+    buffers = [device.empty_like(value.array) if isinstance(value, HOST_ARRAYS) else None for value in args]
+    # the arguments are right before anything is copied
+    ready = [value if buffer is None else buffer for value, buffer in zip(args, buffers)]
+    check(ready)
+    for value, buffer in zip(args, buffers):
+        if buffer is not None and value.reads:
+            buffer.copy_from(value.array)
+    launch(*ready)
+    stream.synchronize()
+    for value, buffer in zip(args, buffers):
+        if buffer is not None and value.writes:
+            buffer.copy_to(value.array)
 
 
 # -- launch attributes -------------------------------------------------------------------------------------------------
@@ -514,7 +519,7 @@ def _flag(name: str, value: Any) -> int:
     return int(value)
 
 
-def _checked_blocks(blocks: Any) -> int:
+def checked_blocks(blocks: Any) -> int:
     try:
         return _number("blocks", blocks, 1, 65535)
     except ValueError:

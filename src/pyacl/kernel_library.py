@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import functools
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 import numpy as np
 
 from pyacl import objfile
 from pyacl.arguments import Packed, Packer, Parameter, SignatureLike, parse_signature
+from pyacl.device import same_device
 from pyacl.errors import LibraryNotFoundError
+from pyacl.kernel import HOST_ARRAYS, KernelNotFoundError, checked_blocks, launch_with_host_arrays
+from pyacl.memory import DeviceBuffer
 from pyacl.objfile import elf
 from pyacl.raw import constants
 from pyacl.session import current_session
@@ -28,7 +32,6 @@ __all__ = ["KernelLibrary", "LibraryKernel"]
 
 _GENERATED = "aclrtlaunch_"
 _SHT_DYNSYM = 11
-_MAX_BLOCKS = 65535
 
 #: by the names of numpy and of signatures
 _C_TYPES: dict[str, Any] = {"f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool}
@@ -120,8 +123,8 @@ class KernelLibrary:
 
         Raises
         ------
-        KeyError
-            There is none of that name; the message lists what there is.
+        KernelNotFoundError
+            Also a KeyError: there is none of that name; the message lists what there is.
         """
         found = self._find(name)
         known = self._kernels.get(found.name) if found.generated else None
@@ -135,11 +138,13 @@ class KernelLibrary:
         file = os.path.basename(self.path)
         if candidates:
             symbols = ", ".join(f.symbol for f in candidates)
-            raise KeyError(f"{file} has several functions {name}; give the symbol of one: {symbols}")
+            raise KernelNotFoundError(f"{file} has several functions {name}; give the symbol of one: {symbols}")
         near = difflib.get_close_matches(name, self.names, 3)
         hint = f"did you mean {' or '.join(near)}? " if near else ""
         have = ", ".join(self.names[:20]) + (", …" if len(self.names) > 20 else "")
-        raise KeyError(f"{file} has no kernel {name!r}; {hint}it has {have or 'no functions that can be called'}")
+        raise KernelNotFoundError(
+            f"{file} has no kernel {name!r}; {hint}it has {have or 'no functions that can be called'}"
+        )
 
 
 class LibraryKernel:
@@ -197,7 +202,8 @@ class LibraryKernel:
             By the rules of every launch: a DeviceBuffer is a pointer, numpy scalars and ctypes values have their own
             width, structures go by value; a bare Python number needs a declared signature. The functions are C, which
             has no half precision and no placeholders. A generated entry point is handed the address of a structure, as
-            its header asks; a pointer made with ``ctypes.byref`` reaches any other function as it is.
+            its header asks; a pointer made with ``ctypes.byref`` reaches any other function as it is. With `In`, `Out`
+            and `InOut` the launch waits for the stream.
         blocks : int
             1 to 65535.
         stream : Stream
@@ -214,18 +220,22 @@ class LibraryKernel:
         A generated entry point returns a code; it answers 0 and prints a line when its binary was not registered. Of a
         function that returns nothing, what the runtime remembers as the thread's last error counts.
         """
-        if isinstance(blocks, bool) or not isinstance(blocks, (int, np.integer)):
-            raise TypeError(f"{self.name}: blocks is a number, not {type(blocks).__name__}")
-        if not 1 <= blocks <= _MAX_BLOCKS:
-            raise ValueError(f"{self.name}: blocks is 1 to {_MAX_BLOCKS}, not {blocks}")
+        blocks = checked_blocks(blocks)
         if not isinstance(stream, Stream):
             raise TypeError(
                 f"{self.name}: stream is a Stream, such as device.default_stream, not {type(stream).__name__}"
             )
+        if any(isinstance(arg, HOST_ARRAYS) for arg in args):
+            again = functools.partial(self.launch, blocks=blocks, stream=stream)
+            launch_with_host_arrays(stream, args, self._values, again)
+            return
+        for position, arg in enumerate(args):
+            if isinstance(arg, DeviceBuffer):
+                same_device(self._packer.name_of(position, args), stream.device, arg.device)
         values = self._values(args)
         handle = stream._handle
         device = handle.device
-        head = [ctypes.c_uint32(int(blocks)), handle.get()]
+        head = [ctypes.c_uint32(blocks), handle.get()]
         if self._head == "blocks l2ctrl stream":
             head.insert(1, ctypes.c_void_p())
         with device.current():
@@ -246,7 +256,7 @@ class LibraryKernel:
         if code:
             device.fail(code, self.symbol)
 
-    def _values(self, args: tuple[Any, ...]) -> list[Any]:
+    def _values(self, args: Sequence[Any]) -> list[Any]:
         """The arguments as ctypes values, checked."""
         host = [i for i, arg in enumerate(args) if _is_host_pointer(arg)]
         if host and self.generated:
@@ -274,7 +284,7 @@ class LibraryKernel:
                 f"{' or '.join(map(str, sorted(sizes)))}: {packed.layout!r}"
             )
 
-    def _value(self, position: int, parameter: Parameter, value: Any, args: tuple[Any, ...]) -> Any:
+    def _value(self, position: int, parameter: Parameter, value: Any, args: Sequence[Any]) -> Any:
         given = args[position]
         if parameter.pointer:
             return ctypes.c_void_p(value)
