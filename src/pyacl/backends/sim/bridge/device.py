@@ -7,6 +7,7 @@ import hashlib
 from ..engine.device import Device
 from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
+from ..engine.observers import RESET_PRE, SET_POST, SET_PRE
 from ..engine.refusals import out_of_range
 from . import hostcall, hostmem
 from .registry import answers, runtime_require
@@ -18,7 +19,7 @@ FEATURE_LIMIT = 20002  # first number beyond the device features
 # ---- set, reset, current -------------------------------------------------------------------------------------
 
 
-@answers("aclrtSetDevice", "rtSetDevice", "rtsSetDevice", "rtSetDeviceEx")
+@answers("aclrtSetDevice", "rtSetDevice", "rtsSetDevice", "rtSetDeviceEx", "rtSetDeviceWithoutTsd")
 def set_device(sim: Machine, device_id: int) -> None:
     sim.device(device_id).set()
 
@@ -75,7 +76,7 @@ def synchronize_device_with_timeout(sim: Machine, timeout: int) -> None:
     runtime_synchronize_device(sim, timeout)
 
 
-@answers("rtDeviceSynchronizeWithTimeout")
+@answers("rtDeviceSynchronizeWithTimeout", "rtsDeviceSynchronize")
 def runtime_synchronize_device(sim: Machine, timeout: int) -> None:
     if timeout < -1 or timeout == 0:
         raise RuntimeLayerError(107000, "EE1006", f"timeout={timeout} is not supported")
@@ -117,7 +118,7 @@ def get_soc_version(sim: Machine, text: int, size: int) -> None:
 
 
 @answers("aclrtQueryDeviceStatus", required="status")
-@answers("rtDeviceStatusQuery")
+@answers("rtDeviceStatusQuery", "rtsDeviceStatusQuery")
 def query_device_status(sim: Machine, device_id: int, status: int) -> None:
     runtime_require(status, "deviceStatus")
     sim.device(device_id)
@@ -214,6 +215,37 @@ def get_ai_cpu_count(sim: Machine, count: int) -> None:
     hostmem.write_u32(count, sim.profile.ai_cpus)
 
 
+@answers("rtGetDeviceInfo", partly="the numbers of cores")
+def runtime_get_device_info(sim: Machine, device_id: int, module: int, info: int, value: int) -> None:
+    runtime_require(value, "val")
+    if device_id >= len(sim.devices):
+        raise RuntimeLayerError(107000, "EE1001", f"invalid drv devId, current drv devId={device_id}")
+    known = {(1, 3): 1, (4, 3): 101, (4, 19): 101, (7, 3): 201}  # module and kind of information: device attribute
+    if (module, info) not in known:
+        raise RuntimeLayerError(207000, "EE1001", f"moduleType={module}, infoType={info} is not simulated")
+    hostmem.write_i64(value, attribute(sim.devices[device_id], known[module, info]))
+
+
+@answers("rtGetAllUtilizations", "rtsGetDeviceUtilizations")
+def get_all_utilizations(sim: Machine, device_id: int, kind: int, rate: int) -> None:
+    if not 0 <= kind < 3:
+        raise out_of_range(kind, "kind", "[0, 3)")
+    runtime_require(rate, "util")
+    sim.device(device_id)
+    hostmem.write_u8(rate, 0)
+
+
+@answers("rtGetIsHeterogenous")
+def get_is_heterogenous(sim: Machine, flag: int) -> None:
+    runtime_require(flag, "heterogenous")
+    hostmem.write_i32(flag, 0)
+
+
+@answers("rtSetDefaultDeviceId", "rtsSetDefaultDeviceId")
+def set_default_device(sim: Machine, device_id: int) -> None:
+    sim.default_device = None if device_id == -1 else sim.device(device_id).index
+
+
 @answers("aclrtDeviceGetUuid", required="uuid")
 @answers("rtGetDeviceUuid")
 def get_device_uuid(sim: Machine, device_id: int, uuid: int) -> None:
@@ -276,7 +308,7 @@ def map_device_id(sim: Machine, device_id: int, result: int) -> None:
     hostmem.write_i32(result, device_id)
 
 
-@answers("rtGetLogicDevIdByUserDevId", "rtGetUserDevIdByLogicDevId")
+@answers("rtGetLogicDevIdByUserDevId", "rtGetUserDevIdByLogicDevId", "rtGetVisibleDeviceIdByLogicDeviceId")
 def runtime_map_device_id(sim: Machine, device_id: int, result: int) -> None:
     _not_negative(device_id, "devId", 107001)
     map_device_id(sim, device_id, result)
@@ -306,6 +338,11 @@ def runtime_device_can_access_peer(sim: Machine, can_access: int, device_id: int
     runtime_require(can_access, "canAccessPeer")
     _in_table(peer, "peerDevice", "EE1003")
     hostmem.write_i32(can_access, int(device_id < len(sim.devices) and peer < len(sim.devices) and device_id != peer))
+
+
+@answers("rtsDeviceCanAccessPeer")
+def rts_device_can_access_peer(sim: Machine, device_id: int, peer: int, can_access: int) -> None:
+    runtime_device_can_access_peer(sim, can_access, device_id, peer)
 
 
 def _in_table(device_id: int, name: str, message: str) -> None:
@@ -341,14 +378,14 @@ def device_disable_peer_access(sim: Machine, peer: int) -> None:
     _this_device(sim, peer).peers.discard(sim.device(peer).index)
 
 
-@answers("rtEnableP2P")
+@answers("rtEnableP2P", "rtsEnableP2P")
 def enable_p2p(sim: Machine, device_id: int, peer: int, flag: int) -> None:
     _in_table(device_id, "drv devId", "EE1001")
     _in_table(peer, "phyIdSrc", "EE1003")
     sim.device(device_id).peers.add(sim.device(peer).index)
 
 
-@answers("rtDisableP2P")
+@answers("rtDisableP2P", "rtsDisableP2P")
 def disable_p2p(sim: Machine, device_id: int, peer: int) -> None:
     _in_table(device_id, "drv devId", "EE1001")
     _in_table(peer, "phyIdSrc", "EE1003")
@@ -380,6 +417,30 @@ def get_pair_devices_info(sim: Machine, device_id: int, other: int, kind: int, v
 def runtime_get_pair_devices_info(sim: Machine, device_id: int, other: int, kind: int, value: int) -> None:
     runtime_require(value, "val")
     hostmem.write_i64(value, 0)
+
+
+@answers("aclrtDeviceGetPCIBusId", required="text")
+def get_pci_bus_id(sim: Machine, device_id: int, text: int, size: int) -> None:
+    device = sim.device(device_id)
+    name = pci_bus_id(device)
+    if size <= len(name):
+        raise out_of_range(size, "len", f"greater than {len(name)}")
+    hostmem.write_text(text, name, size)
+
+
+@answers("aclrtDeviceGetByPCIBusId", required="text device_id")
+def get_by_pci_bus_id(sim: Machine, text: int, device_id: int) -> None:
+    wanted = hostmem.read_text(text).lower()
+    for device in sim.devices:
+        if pci_bus_id(device) == wanted:
+            hostmem.write_i32(device_id, device.index)
+            return
+    raise RuntimeLayerError(107000, "EE1001", f"there is no device {wanted}")
+
+
+def pci_bus_id(device: Device) -> str:
+    """Domain, bus, device and function, as the tools of the driver print them."""
+    return f"0000:{device.index + 1:02x}:00.0"
 
 
 # ---- saturation ----------------------------------------------------------------------------------------------
@@ -434,6 +495,25 @@ def register_device_state_callback(sim: Machine, name: int, callback: int, argum
     )
 
 
+@answers("rtRegDeviceStateCallbackEx")
+def runtime_register_device_state_callback(sim: Machine, name: int, callback: int, position: int) -> None:
+    """The older kind of callback: told whether the device is open, before (0) or after (1) it happens."""
+    runtime_require(name, "regName")
+    if not 0 <= position <= 1:
+        raise RuntimeLayerError(107000, "EE1001", "the range of parameter notifyPos should be [0, 2)")
+    if not callback:
+        sim.device_observers.remove(hostmem.read_text(name))
+        return
+    function = hostcall.function(callback, "void", "u32", "bool")
+    told = {0: {SET_PRE: False, RESET_PRE: True}, 1: {SET_POST: True}}[position]
+
+    def tell(device: int, state: int) -> None:
+        if state in told:
+            function(device, told[state])
+
+    sim.device_observers.register(hostmem.read_text(name), tell, replace=True)
+
+
 @answers("aclrtSetDeviceTaskAbortCallback", required="name")
 @answers("rtsSetDeviceTaskAbortCallback")
 def set_device_task_abort_callback(sim: Machine, name: int, callback: int, argument: int) -> None:
@@ -450,6 +530,7 @@ def set_device_task_abort_callback(sim: Machine, name: int, callback: int, argum
 @answers(
     "aclrtDeviceTaskAbort",
     "rtDeviceTaskAbort",
+    "rtsDeviceTaskAbort",
     partly="drops the work of all streams; a real device also refuses new work until the streams are synchronised",
 )
 def device_task_abort(sim: Machine, device_id: int, timeout: int) -> None:

@@ -118,6 +118,17 @@ def set_exception_info_callback(sim: Machine, callback: int) -> None:
     sim.area(ExceptionCallback).address = callback
 
 
+@answers("aclrtExceptionInfoCallbackRegister", "rtSetTaskFailCallback")
+def register_exception_callback(sim: Machine, callback: int) -> None:
+    sim.area(ExceptionCallback).address = callback
+
+
+@answers("aclrtExceptionInfoCallbackUnregister")
+def unregister_exception_callback(sim: Machine, callback: int) -> None:
+    if sim.area(ExceptionCallback).address == callback:
+        sim.area(ExceptionCallback).address = 0
+
+
 def _exception_field(offset: int) -> None:
     names = {
         0: "aclrtGetTaskIdFromExceptionInfo",

@@ -123,6 +123,13 @@ def record_event(sim: Machine, event: int, stream: int) -> None:
     found.record(target, "aclrtRecordEvent")
 
 
+@answers("aclrtRecordEventWithFlag", required="event", partly="as aclrtRecordEvent, whatever the flag")
+def record_event_with_flag(sim: Machine, event: int, stream: int, flag: int) -> None:
+    if flag > 1:
+        raise out_of_range(flag, "flag", "0 or 1")
+    record_event(sim, event, stream)
+
+
 @answers("aclrtStreamWaitEvent", required="event")
 @answers("rtStreamWaitEvent")
 def stream_wait_event(sim: Machine, stream: int, event: int) -> None:
@@ -135,6 +142,13 @@ def stream_wait_event_with_timeout(sim: Machine, stream: int, event: int, timeou
     if timeout <= 0:
         raise AclLayerError(107000, "EH9999", "the range of timeout is invalid")
     _wait_event(sim, stream, event, timeout, "aclrtStreamWaitEventWithTimeout")
+
+
+@answers("aclrtStreamWaitEventWithFlag", required="event", partly="as aclrtStreamWaitEvent, whatever the flag")
+def stream_wait_event_with_flag(sim: Machine, stream: int, event: int, timeout: int, flag: int) -> None:
+    if flag > 1:
+        raise out_of_range(flag, "flag", "0 or 1")
+    _wait_event(sim, stream, event, timeout or None, "aclrtStreamWaitEventWithFlag")
 
 
 @answers("rtStreamWaitEventWithTimeout", "rtsEventWait")
@@ -317,6 +331,7 @@ def ipc_get_event_handle(sim: Machine, event: int, handle: int) -> None:
     )
 
 
+@answers("rtIpcOpenEventHandle")
 @answers("aclrtIpcOpenEventHandle", partly="there are no events of other processes")
 def ipc_open_event_handle(sim: Machine, handle: object, event: int) -> None:
     require(event, "event")

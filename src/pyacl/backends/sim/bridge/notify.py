@@ -148,6 +148,16 @@ def import_by_key(sim: Machine, notify: int, key: int, flags: int) -> None:
     hostmem.write_pointer(notify, table.share(found))
 
 
+@answers("rtIpcSetNotifyName")
+def ipc_set_notify_name(sim: Machine, notify: int, key: int, length: int) -> None:
+    get_export_key(sim, notify, key, length, 0)
+
+
+@answers("rtIpcOpenNotify")
+def ipc_open_notify(sim: Machine, notify: int, key: int) -> None:
+    import_by_key(sim, notify, key, 0)
+
+
 @answers("aclrtNotifySetImportPid", required="notify pids")
 @answers("rtsNotifySetImportPid")
 def set_import_pid(sim: Machine, notify: int, pids: int, count: int) -> None:

@@ -7,11 +7,12 @@ import os
 from typing import Callable
 
 from ..engine import configuration
-from ..engine.failures import AclLayerError
+from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
 from ..engine.process import Process
+from ..engine.refusals import out_of_range
 from . import hostcall, hostmem
-from .registry import answers
+from .registry import answers, runtime_require
 
 
 def _read(path: str) -> str:
@@ -50,6 +51,32 @@ def finalize_reference(sim: Machine, count: int) -> None:
     finally:
         if count:
             hostmem.write_u64(count, process.count)
+
+
+@answers("rtEventWorkModeSet")
+def set_event_work_mode(sim: Machine, mode: int) -> None:
+    if mode > 1:
+        raise out_of_range(mode, "mode", "[0, 1]")
+    process = sim.area(Process)
+    if process.event_mode is not None:
+        raise RuntimeLayerError(107000, "EE1001", "repeatedly set work mode")
+    process.event_mode = mode
+
+
+@answers("rtEventWorkModeGet")
+def get_event_work_mode(sim: Machine, mode: int) -> None:
+    runtime_require(mode, "mode")
+    hostmem.write_u8(mode, sim.area(Process).event_mode or 0)
+
+
+@answers("rtInit")
+def runtime_init(sim: Machine) -> None:
+    """The runtime is there from the start."""
+
+
+@answers("rtDeinit")
+def runtime_deinit(sim: Machine) -> None:
+    """It stays to the end."""
 
 
 # ---- registered functions ------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ KNOWN_FLAGS = 0x3F
 # the runtime's own flags, as its rt* functions take them, and the acl flags they are reported as
 RUNTIME_FLAGS = {0x200: 0x1, 0x400: 0x2, 0x1: 0x4, 0x4: 0x8, 0x8: 0x10, 0x800: 0x20}
 
+RUNTIME_ATTRIBUTE_SIZE = 20  # rtStreamCreateAttr_t
+
 FAILURE_MODE, OVERFLOW_CHECK, CUSTOM_TAG, CACHE_OP_INFO = 1, 2, 3, 4
 
 
@@ -61,6 +63,23 @@ def runtime_create_stream(sim: Machine, stream: int, priority: int) -> None:
 def runtime_create_stream_with_flags(sim: Machine, stream: int, priority: int, flags: int) -> None:
     runtime_require(stream, "stm")
     create(sim, stream, priority, sum(acl for bit, acl in RUNTIME_FLAGS.items() if flags & bit))
+
+
+@answers("rtsStreamCreate")
+def rts_create_stream(sim: Machine, stream: int, config: int) -> None:
+    runtime_require(stream, "stm")
+    priority = flags = 0
+    attributes, count = (hostmem.read_pointer(config), hostmem.read_u64(config + 8)) if config else (0, 0)
+    for index in range(count):
+        at = attributes + RUNTIME_ATTRIBUTE_SIZE * index
+        number, value = hostmem.read_u32(at), hostmem.read_u32(at + 4)
+        if number == 1:
+            flags = value
+        elif number == 2:
+            priority = value
+        else:
+            raise out_of_range(number, f"config->attrs[{index}].id", "[1, 3)")
+    runtime_create_stream_with_flags(sim, stream, priority, flags)
 
 
 @answers("aclrtDestroyStream", required="stream")
@@ -310,7 +329,8 @@ def get_stream_overflow_switch(sim: Machine, stream: int, flag: int) -> None:
     hostmem.write_u32(flag, sim.own_stream(stream, "aclrtGetStreamOverflowSwitch").overflow_switch)
 
 
-def _set_tag(sim: Machine, stream: int, tag: int) -> None:
+@answers("rtSetStreamTag")
+def set_stream_tag(sim: Machine, stream: int, tag: int) -> None:
     _not_captured(sim, stream)
     sim.own_stream(stream, "aclrtSetStreamAttribute").tag = tag
 
@@ -329,7 +349,7 @@ def set_stream_attribute(sim: Machine, stream: int, attribute: int, value: int) 
     elif attribute == OVERFLOW_CHECK:
         runtime_set_stream_overflow_switch(sim, stream, hostmem.read_u32(value))
     elif attribute == CUSTOM_TAG:
-        _set_tag(sim, stream, hostmem.read_u32(value))
+        set_stream_tag(sim, stream, hostmem.read_u32(value))
     elif attribute == CACHE_OP_INFO:
         found = _current_stream(sim, stream, "aclrtSetStreamAttribute")
         switch = hostmem.read_u32(value)
@@ -381,7 +401,7 @@ def stream_stop(sim: Machine, stream: int) -> None:
     raise RuntimeLayerError(207000, "EE1001", "feature not support because tsch version too low")
 
 
-@answers("aclrtPersistentTaskClean", "rtsPersistentTaskClean")
+@answers("aclrtPersistentTaskClean", "rtsPersistentTaskClean", "rtStreamTaskClean")
 def persistent_task_clean(sim: Machine, stream: int) -> None:
     runtime_require(stream, "stm")
     found = sim.streams.get(stream, "aclrtPersistentTaskClean")
@@ -421,6 +441,22 @@ def switch_stream(
 ) -> None:
     if false_stream:
         raise AclLayerError(100000)
+    runtime_switch_stream(sim, left, condition, right, true_stream, stream, kind)
+
+
+@answers("rtsSwitchStream")
+def rts_switch_stream(
+    sim: Machine,
+    left: int,
+    condition: int,
+    right: int,
+    kind: int,
+    true_stream: int,
+    false_stream: int,
+    stream: int,
+) -> None:
+    if false_stream:
+        raise out_of_range(f"0x{false_stream:x}", "falseStream", "nullptr")
     runtime_switch_stream(sim, left, condition, right, true_stream, stream, kind)
 
 
