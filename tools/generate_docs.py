@@ -152,9 +152,10 @@ def pyacl_methods() -> str:
     return page(
         "pyACL's methods, one by one",
         "tools/api/pyacl_methods.json",
-        f"The {len(rows)} methods of pyACL's `acl.rt`, and those of `acl` that belong to the Runtime API, as pyACL's "
-        "public source of 2026 has them; the C function behind each, which pyacl has under its C name; and the object that does the "
-        "same job. Where the last column is empty, call the C function: [raw calls](guide/raw.md) says how.",
+        f"{len(rows)} methods: those of pyACL's `acl.rt`, and those of `acl` that belong to the Runtime API, as its "
+        "public source of 2026 has them; the C function behind each, which pyacl has under its C name; and the object "
+        "that does the same job. Where the last column is empty, call the C function: [raw calls](guide/raw.md) says "
+        "how.",
         table(["pyACL", "C function", "pyacl object"], rows),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import subprocess
 import sys
@@ -10,9 +11,25 @@ from pathlib import Path
 import pages
 import pytest
 
+import pyacl
+from pyacl import raw
+from pyacl.raw import types
+
 DOCS = sorted((pages.ROOT / "docs").rglob("*.md"))
 WITH_PYTHON = [page for page in DOCS if any(b.language == "python" and not b.needs for b in pages.blocks(page))]
 COMMANDS = [(page.name, c) for page in DOCS for c in pages.commands(page) if c.startswith("pyacl ")]
+#: what the text calls an object of which class; attributes that are set when an object is made
+SET = {"object", "shape", "dtype", "device", "raw_text", "code", "function"}
+OBJECTS = {
+    "device": pyacl.Device,
+    "stream": pyacl.Stream,
+    "event": pyacl.Event,
+    "buffer": pyacl.DeviceBuffer,
+    "host_buffer": pyacl.HostBuffer,
+    "binary": pyacl.KernelBinary,
+    "kernel": pyacl.Kernel,
+    "error": pyacl.AclError,
+}
 
 
 def name(page: Path) -> str:
@@ -42,6 +59,25 @@ def test_tests_on_the_testing_page_pass(tmp_path):
 def test_commands_run(page, command, tmp_path):
     done = pages.run_command(command, tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), f"{page}: {command}\n{done.stdout}"
+
+
+@pytest.mark.parametrize("page", [*DOCS, *sorted(pages.ROOT.glob("*.md"))], ids=name)
+def test_names_in_the_text_exist(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    code = " ".join(re.findall(r"`([^`\n]+)`", text))
+    missing = [
+        f"{thing}.{attribute}"
+        for thing, attribute in re.findall(r"(?<![\w./])([a-z_]+)\.([a-z_]\w*)", code)
+        if thing in OBJECTS and attribute not in SET and not hasattr(OBJECTS[thing], attribute)
+    ]
+    missing += [
+        n for n in re.findall(r"\braw\.(acl\w+[a-z])\b", code) if n not in raw.FUNCTIONS and not hasattr(types, n)
+    ]
+    missing += [n for n in re.findall(r"\bpyacl\.([A-Za-z]\w*)", code) if not hasattr(pyacl, n)]
+    missing += [
+        n for n in re.findall(r"\b(Acl\w+|[A-Z]\w+Error)\b", code) if not hasattr(pyacl, n) and n not in vars(builtins)
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", [*DOCS, *sorted(pages.ROOT.glob("*.md"))], ids=name)
