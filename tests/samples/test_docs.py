@@ -17,7 +17,7 @@ from pyacl.raw import types
 
 DOCS = sorted((pages.ROOT / "docs").rglob("*.md"))
 WITH_PYTHON = [page for page in DOCS if any(b.language == "python" and not b.needs for b in pages.blocks(page))]
-COMMANDS = [(page.name, c) for page in DOCS for c in pages.commands(page) if c.startswith("pyacl ")]
+COMMANDS = [(page.name, c) for page in DOCS for c in pages.pyacl_commands(page)]
 #: what the text calls an object of which class; attributes that are set when an object is made
 SET = {"object", "shape", "dtype", "device", "raw_text", "code", "function"}
 OBJECTS = {

@@ -77,8 +77,13 @@ def blocks(page: Path) -> list[Block]:
 def commands(page: Path) -> list[str]:
     """The commands of the page's `sh` blocks that can be run everywhere, without their comments."""
     texts = [block.text for block in blocks(page) if block.language == "sh" and not block.needs]
-    lines = "".join(texts).splitlines()
+    lines = "".join(texts).replace("\\\n", " ").splitlines()
     return [re.sub(r"\s+#.*$", "", line) for line in lines if line and not line.startswith("#")]
+
+
+def pyacl_commands(page: Path) -> list[str]:
+    """The parts of the page's commands that call pyacl."""
+    return [part for command in commands(page) for part in command.split(" && ") if part.startswith("pyacl ")]
 
 
 def prepare(folder: Path) -> None:
