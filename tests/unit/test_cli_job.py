@@ -224,7 +224,8 @@ arguments = [{in = "x.npy"}, {in = "/data/y.npy"}, {out = "z.npy:float16[16384]"
 check = "expected.npy"
 rtol = 1e-3
 timeout = 10
-emulate = ["kernels.py:add_custom", "package.module:other"]
+emulate = "kernels.py:add_custom"
+attribute = "schem_mode=batch"
 """
 
 
@@ -235,7 +236,7 @@ def test_a_file_can_hold_the_same(tmp_path, suffix):
         text = json.dumps(
             {"object": "add_custom.o", "kernel": "add_custom", "blocks": 8, "arguments": tables,
              "check": ["expected.npy"], "rtol": 1e-3, "timeout": 10,
-             "emulate": ["kernels.py:add_custom", "package.module:other"]}
+             "emulate": "kernels.py:add_custom", "attribute": ["schem_mode=batch"]}
         )  # fmt: skip
     else:
         text = TOML
@@ -251,7 +252,8 @@ def test_a_file_can_hold_the_same(tmp_path, suffix):
     assert found.arguments[2].file == tmp_path / "z.npy"
     assert found.check[0].origin == tmp_path / "expected.npy"
     assert (found.rtol, found.timeout, type(found.timeout)) == (1e-3, 10.0, float)
-    assert found.emulate == (f"{tmp_path}/kernels.py:add_custom", "package.module:other")
+    assert found.emulate == f"{tmp_path}/kernels.py:add_custom" and found.attribute == ("schem_mode=batch",)
+    assert jobs.anchored("package.module:f", tmp_path) == "package.module:f"
     assert found.repeat is None
 
 

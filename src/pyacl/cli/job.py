@@ -369,7 +369,7 @@ class Job:
     signature: Optional[str] = None
     device: Optional[int] = None
     backend: Optional[str] = None
-    emulate: tuple[str, ...] = ()
+    emulate: Optional[str] = None
     attribute: tuple[str, ...] = ()
     repeat: Optional[int] = None
     warmup: Optional[int] = None
@@ -447,14 +447,14 @@ def _value_of(name: str, value: Any, path: Path) -> Any:
         if type(value) is not kind:
             raise JobError(f"{path}: {name} = {value!r} is no {kind.__name__}")
         return value
-    texts = value if isinstance(value, list) and name != "object" else [value]
+    texts = value if isinstance(value, list) and name not in ("object", "emulate") else [value]
     if not all(isinstance(text, str) for text in texts):
         raise JobError(f"{path}: {name} = {value!r} is no str")
     if name == "object":
         return folder / value
     if name == "check":
         return tuple(expected(text, folder) for text in texts)
-    return tuple(anchored(text, folder) for text in texts) if name == "emulate" else tuple(texts)
+    return anchored(value, folder) if name == "emulate" else tuple(texts)
 
 
 def _arguments_of(value: Any, path: Path) -> tuple[Argument, ...]:
