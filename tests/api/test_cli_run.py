@@ -280,7 +280,7 @@ def test_from_the_shell(folder):
         # blocks
         (["--blocks", "0"], "blocks: 0 is not in 1 to 65535"),
         (["--blocks", "70000"], "blocks: 70000 is not in 1 to 65535"),
-        (["--check", "f64.npy"], "--check f64.npy: holds float64[256], the output is float16[256]; they must be the same"),
+        (["--check", "f64.npy"], "--check f64.npy: holds float64[256], the output is float16[256]; they must be"),
         (["--check", "short.npy"], "--check short.npy: holds float16[255], the output is float16[256]"),
         (["--rtol", "1e-3"], "--rtol and --atol are for --check, which is missing"),
         (["--check", "x.npy", "--rtol", "-1"], "--rtol -1.0: at least 0"),
@@ -296,7 +296,7 @@ def test_from_the_shell(folder):
         (["--emulate", "nowhere.py:f"], "there is no file nowhere.py"),
         (["--emulate", "no_module_of_this_name:f"], "cannot be imported: No module named"),
         (["--emulate", "kernels.py:add"], "kernels.py has no function add; it has add_custom, wrong_place, scaled"),
-        (["--emulate", "kernels.py:no_annotations"], "--emulate kernels.py:no_annotations: kernel add_custom: the param"),
+        (["--emulate", "kernels.py:no_annotations"], "kernels.py:no_annotations: kernel add_custom: the param"),
     ],
 )  # fmt: skip
 def test_options_that_are_wrong(run, words, message):
