@@ -117,7 +117,8 @@ def _reported_attribute(location: int, attribute: int) -> int:
 def map_mem(sim: Machine, vir_ptr: int, size: int, offset: int, handle: int, flags: int) -> None:
     if not size or flags:
         raise silent()
-    sim.area(VirtualMemory).map(vir_ptr, size, offset, handle)
+    area = sim.area(VirtualMemory)
+    area.map(vir_ptr, size, offset, area.find(handle))
 
 
 @answers("aclrtMemMapNoAccess", required="vir_ptr handle", partly="assumption: errors like those of aclrtMapMem")

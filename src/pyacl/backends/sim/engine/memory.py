@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 # Assumption: the windows are ours. The first is where the driver of a 910B puts device memory.
 WINDOW = 0x12C0_0000_0000  # device memory: one piece a device
 WINDOW_STEP = 1 << 40
+LOWEST = WINDOW - (1 << 30)  # a little below is no memory of the host either
 ELSEWHERE = 0x2C00_0000_0000  # device addresses of host memory, managed, reserved and imported memory
 WINDOW_END = 0x5000_0000_0000
 GRAIN = 512  # every allocation starts on a multiple of this, and at least one grain is free behind it
@@ -370,7 +371,7 @@ class Memory:
 
     def free_pinned(self, address: int) -> None:
         """aclrtFreeHost."""
-        block = self.blocks.around(address) if WINDOW <= address < WINDOW_END else None
+        block = self.blocks.around(address) if LOWEST <= address < WINDOW_END else None
         if block is not None:
             if block.location != HOST:
                 raise RuntimeLayerError(
@@ -409,7 +410,7 @@ class Memory:
     # -- what an address is ------------------------------------------------------------------------------------
     def find(self, address: int) -> Optional[Block]:
         """The block that contains the address; None: memory of the program itself, or nothing."""
-        if WINDOW <= address < WINDOW_END:
+        if LOWEST <= address < WINDOW_END:
             return self.blocks.around(address)
         return self.pinned.around(address) if self.pinned._bases else None
 
@@ -418,7 +419,7 @@ class Memory:
         block = self.find(address)
         if block is not None:
             return block.location, block.device if block.location in (DEVICE, MANAGED) else 0, block.page
-        if WINDOW <= address < WINDOW_END:
+        if LOWEST <= address < WINDOW_END:
             # Assumption: the driver does not know the address any more.
             raise RuntimeLayerError(107000, "EE9999", "drvMemGetAttribute failed: " + self.why_not(address))
         return (HOST if self.registered.contains(address) else UNREGISTERED), 0, 0
@@ -444,7 +445,7 @@ class Memory:
 
         overwritten : all of them will be written, none read
         """
-        if WINDOW <= address < WINDOW_END:
+        if LOWEST <= address < WINDOW_END:
             block = self.blocks.around(address)
             if block is None or address + nbytes > block.end:
                 raise self._stray(address, nbytes, block, call)
@@ -488,7 +489,7 @@ class Memory:
 
     def check(self, address: int, nbytes: int, call: str) -> None:
         """UndefinedBehavior if the bytes are not all allocated: for a call that queues work on them."""
-        if WINDOW <= address < WINDOW_END:
+        if LOWEST <= address < WINDOW_END:
             block = self.blocks.around(address)
             if block is None or address + nbytes > block.end:
                 if block is not None and block.kind == MAPPING:
@@ -504,7 +505,7 @@ class Memory:
     def pageable(self, address: int) -> bool:
         """Ordinary memory of the program, which the device cannot reach by itself."""
         return (
-            not WINDOW <= address < WINDOW_END and self.find(address) is None and not self.registered.contains(address)
+            not LOWEST <= address < WINDOW_END and self.find(address) is None and not self.registered.contains(address)
         )
 
     def copy(self, dst: int, src: int, nbytes: int, call: str) -> None:
@@ -558,7 +559,7 @@ class Memory:
 
     def view(self, address: int, nbytes: int, call: str = "") -> Bytes:
         """The bytes at any address as a writable array: what a kernel works on. They must lie in one allocation."""
-        if WINDOW <= address < WINDOW_END:
+        if LOWEST <= address < WINDOW_END:
             block = self.blocks.around(address)
             if block is not None and address + nbytes <= block.end:
                 store = block.contents()

@@ -129,8 +129,7 @@ class VirtualMemory:
 
     # ---- mappings ----------------------------------------------------------------------------------------
 
-    def map(self, address: int, size: int, offset: int, handle: int) -> None:
-        found = self.find(handle)
+    def map(self, address: int, size: int, offset: int, found: Physical) -> None:
         room = self.reserved.around(address)
         if room is None or address + size > room.end:
             raise driver(f"halMemMap failed: 0x{address:x} is not in a reserved range of {size} bytes")
@@ -155,7 +154,7 @@ class VirtualMemory:
             MAPPING,
         )
         block.store = found.store()
-        block.note = handle
+        block.note = found
         found.mapped += 1
         self.memory.add(block)
         self.access[address, location, device] = READ_WRITE
@@ -167,20 +166,9 @@ class VirtualMemory:
         self.memory.drop(block)
         for key in [key for key in self.access if key[0] == address]:
             del self.access[key]
-        found = self._of(block)
-        if found is not None:
-            found.mapped -= 1
-            self._maybe_gone(found)
-
-    def _of(self, block: Block) -> Optional[Physical]:
-        """The memory behind a mapping; its handle may be gone."""
-        found = self.physical.find(block.note)
-        if found is not None:
-            return found
-        for other in self.physical:
-            if other._store is block.store:
-                return other
-        return None
+        found: Physical = block.note
+        found.mapped -= 1
+        self._maybe_gone(found)
 
     def mapping(self, address: int) -> Block:
         block = self.memory.blocks.around(address)
@@ -209,10 +197,7 @@ class VirtualMemory:
 
     def retain(self, address: int) -> int:
         """Another handle of the memory that is mapped here."""
-        block = self.mapping(address)
-        found = self._of(block)
-        if found is None:
-            raise driver(f"halMemRetainAllocationHandle failed: the memory at 0x{address:x} has no handle any more")
+        found: Physical = self.mapping(address).note
         found.users += 1
         return self.physical.add(found)
 
@@ -277,10 +262,17 @@ class VirtualMemory:
             raise driver(f"The driver does not know the key {key!r}")
 
     def device_closed(self, device: Device) -> None:
-        for address in [
-            address for address, block in ((a, self.memory.blocks.at(a)) for a in self.imported) if block is None
-        ]:
+        """The memory of a device ends with it: its mappings and imports are gone already, as all blocks are."""
+        for handle, found in self.physical.items():
+            if found.location == (DEVICE, device.index):
+                self.physical.remove(handle)
+                self.memory.used[device.index] -= found.cost
+                found.cost = 0
+                self.shareable.pop(found.shareable or 0, None)
+        gone = [address for address in self.imported if self.memory.blocks.at(address) is None]
+        for address in gone:
             del self.imported[address]
+        self.access = {key: flags for key, flags in self.access.items() if self.memory.blocks.at(key[0]) is not None}
 
 
 def pages_of(attribute: int) -> int:
