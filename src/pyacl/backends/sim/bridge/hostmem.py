@@ -4,10 +4,11 @@ here."""
 from __future__ import annotations
 
 import ctypes
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 S = TypeVar("S", bound=ctypes.Structure)
 
@@ -103,6 +104,8 @@ def struct_at(kind: type[S], address: int) -> S:
 
 def view(address: int, size: int) -> NDArray[np.uint8]:
     """The host bytes as an array; valid as long as the memory is."""
+    import numpy as np  # here, so that the simulator opens without numpy
+
     pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_uint8))
     return np.ctypeslib.as_array(pointer, shape=(size,))
 
