@@ -16,7 +16,7 @@ from .registry import answers
 _ATTRIBUTE_BYTES = 20
 
 
-def _attributes(cfg: int) -> list[tuple[int, bytes]] | None:
+def launch_attributes(cfg: int) -> list[tuple[int, bytes]] | None:
     """(id, value) of the attributes of a launch; None without a configuration."""
     if not cfg:
         return None
@@ -45,7 +45,7 @@ def launch_kernel_with_config(sim: Machine, func_handle: int, num_blocks: int, s
     function = function_of(sim, func_handle, call)
     arguments = sim.area(Handles).get(args_handle, call)
     arguments.check_for_launch()
-    launch.with_handle(sim, call, function, num_blocks, stream, _attributes(cfg), arguments)
+    launch.with_handle(sim, call, function, num_blocks, stream, launch_attributes(cfg), arguments)
 
 
 @answers("aclrtLaunchKernel", required="func_handle args_data")
@@ -60,7 +60,7 @@ def launch_kernel_v2(sim: Machine, func_handle: int, num_blocks: int, args_data:
                      stream: int) -> None:
     call = "aclrtLaunchKernelV2"
     function, size = _device_block(sim, call, func_handle, num_blocks, args_size)
-    attributes = launch.read_attributes(sim, function, _attributes(cfg))
+    attributes = launch.read_attributes(sim, function, launch_attributes(cfg))
     launch.with_device_block(sim, call, function, num_blocks, stream, attributes, args_data, size)
 
 
@@ -87,7 +87,7 @@ def launch_kernel_with_host_args(sim: Machine, func_handle: int, num_blocks: int
     placeholders = [(hostmem.read_u32(pair), hostmem.read_u32(pair + 4)) for pair in pairs]
     block = hostmem.view(host_args, size)
     launch.check_placeholders(function, len(block), placeholders)
-    launch.with_block(sim, call, function, num_blocks, stream, _attributes(cfg), block, placeholders)
+    launch.with_block(sim, call, function, num_blocks, stream, launch_attributes(cfg), block, placeholders)
 
 
 @answers("aclrtLaunchKernelWithArgsArray", required="func args")
@@ -106,7 +106,7 @@ def _with_array(sim: Machine, call: str, func: int, num_blocks: int, stream: int
         if not where:
             raise UndefinedBehavior(f"{call}: the library reads argument {index} through a null pointer")
         block[offset : offset + size] = hostmem.read_bytes(where, size)
-    launch.with_packed(sim, call, function, num_blocks, stream, _attributes(cfg), bytes(block))
+    launch.with_packed(sim, call, function, num_blocks, stream, launch_attributes(cfg), bytes(block))
 
 
 def _grid(sim: Machine, call: str, grid: Any, block: Any) -> int:

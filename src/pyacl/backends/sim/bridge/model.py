@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from ..engine import refusals
+from pyacl.raw.types import aclmdlRITaskParams
+
+from ..engine import launch, refusals
 from ..engine.chips import ABORT
 from ..engine.event import EventRecord, EventReset
 from ..engine.failures import AclLayerError, RuntimeLayerError
+from ..engine.kernels import Kernels
 from ..engine.labels import MOST_IN_A_LIST, Labels
 from ..engine.launch import KernelLaunch
 from ..engine.machine import Machine
-from ..engine.models import HEAD, INTERNAL, PLAIN, STREAM_MODEL, Mark, MarkWait, Model, Models, OutsideWait
+from ..engine.models import (
+    HEAD,
+    IF,
+    INTERNAL,
+    PLAIN,
+    STREAM_MODEL,
+    SWITCH,
+    WHILE,
+    Mark,
+    MarkWait,
+    Model,
+    Models,
+    OutsideWait,
+)
 from ..engine.operation import Operation
 from ..engine.program import Programs
 from ..engine.stream import PERSISTENT
 from . import hostmem
 from .hostcall import function as host_function
-from .registry import answers, runtime_require
+from .kernel import function_of
+from .launch import launch_attributes
+from .registry import answers, require, runtime_require
 
 MODES = 3
 CAPTURING, NOT_CAPTURING = 1, 0
@@ -326,6 +345,107 @@ def task_get_type(sim: Machine, task: int, type: int) -> None:
 @answers("aclmdlRITaskGetSeqId", required="task id")
 def task_get_seq_id(sim: Machine, task: int, id: int) -> None:
     hostmem.write_u32(id, _task(sim, task, "aclmdlRITaskGetSeqId")[1].number)
+
+
+# ---- tasks that are changed, conditions (since 9.1) ----------------------------------------------------------
+
+
+@answers("aclmdlRITaskGetParams", required="task params", partly="parameters of kernels; of other tasks the type alone")
+def task_get_params(sim: Machine, task: int, params: int) -> None:
+    model, found = _task(sim, task, "aclmdlRITaskGetParams")
+    out = hostmem.struct_at(aclmdlRITaskParams, params)
+    out.type = _task_kind(found)
+    group = next((g for g in model.groups if found in g.tasks), None)
+    out.taskGrp.value = None if group is None else group.handle
+    if isinstance(found, KernelLaunch):
+        kernel = out.kernelTaskParams
+        kernel.funcHandle, kernel.numBlocks = found.function.handle, found.blocks
+        kernel.isHostArgs = int(found.data is not None)
+        if found.data is None:
+            kernel.args, kernel.argsSize = found.source
+        else:
+            sim.thread.kept["task arguments"], kernel.args = hostmem.keep_bytes(found.data)
+            kernel.argsSize = len(found.data)
+
+
+@answers("aclmdlRITaskSetParams", required="task params", partly="parameters of kernels")
+def task_set_params(sim: Machine, task: int, params: int) -> None:
+    call = "aclmdlRITaskSetParams"
+    model, found = _task(sim, task, call)
+    given = hostmem.read_struct(aclmdlRITaskParams, params)
+    if given.type != _task_kind(found):
+        raise refusals.invalid(f"the task is of type {_task_kind(found)}, the parameters of type {given.type}")
+    if not isinstance(found, KernelLaunch):
+        raise refusals.unsupported(f"{call}: parameters of type {given.type}")
+    kernel, launched = given.kernelTaskParams, found
+    function = function_of(sim, kernel.funcHandle.value or 0, call)
+    attributes = launch.read_attributes(sim, function, launch_attributes(kernel.cfg or 0))
+    emulation = sim.area(Kernels).required(function)
+    address, size, blocks = kernel.args or 0, kernel.argsSize, kernel.numBlocks
+    require(address, "args")
+    data = hostmem.read_bytes(address, size) if kernel.isHostArgs else None
+
+    def change() -> None:
+        launched.function, launched.emulation, launched.attributes = function, emulation, attributes
+        launched.blocks, launched.data, launched.source = blocks, data, (address, size)
+        launched.locked = emulation is None
+
+    model.changes.append(change)
+
+
+@answers("aclmdlRITaskDisable", required="task")
+def task_disable(sim: Machine, task: int) -> None:
+    model, found = _task(sim, task, "aclmdlRITaskDisable")
+    model.changes.append(lambda: model.disabled.add(id(found)))
+
+
+@answers("aclmdlRIUpdate", required="model_ri")
+def update(sim: Machine, model_ri: int) -> None:
+    model = sim.area(Models).own(model_ri, "aclmdlRIUpdate")
+    if model.capturing:
+        raise RuntimeLayerError(107026, "EE9999", f"model is capturing, can't update, model_id={model.number}!")
+    model.update()
+
+
+@answers("aclmdlRIKernelTaskGetAttribute", required="task attr_value")
+def kernel_task_get_attribute(sim: Machine, task: int, attr_id: int, attr_value: int) -> None:
+    _, found = _task(sim, task, "aclmdlRIKernelTaskGetAttribute")
+    if not isinstance(found, KernelLaunch):
+        raise refusals.invalid("the task is not the launch of a kernel")
+    hostmem.write_bytes(attr_value, launch.attribute_bytes(found.attributes, attr_id))
+
+
+@answers("aclmdlRICondHandleCreate", required="model_ri handle")
+def condition_handle_create(sim: Machine, model_ri: int, default_value: int, flag: int, handle: int) -> None:
+    models = sim.area(Models)
+    model = models.own(model_ri, "aclmdlRICondHandleCreate")
+    if flag not in (0, 1):
+        raise refusals.out_of_range(flag, "flag", "[0, 1]")
+    hostmem.write_pointer(handle, models.add_condition(model, default_value, bool(flag)).handle)
+
+
+@answers("aclmdlRICondHandleGetCondPtr", required="handle ptr")
+def condition_handle_get_pointer(sim: Machine, handle: int, ptr: int) -> None:
+    condition = sim.area(Models).conditions.get(handle, "aclmdlRICondHandleGetCondPtr")
+    hostmem.write_pointer(ptr, condition.block.base)
+
+
+@answers("aclmdlRIAddCondTask", required="stream", partly="assumes that it makes the models of the branches")
+def add_condition_task(sim: Machine, params: Any, stream: int, flags: int) -> None:
+    call = "aclmdlRIAddCondTask"
+    models = sim.area(Models)
+    condition = models.conditions.get(params.handle.value or 0, call)
+    if not IF <= params.type <= SWITCH:
+        raise refusals.out_of_range(params.type, "type", "[0, 2]")
+    if not 0 < params.size <= {WHILE: 1, IF: 2}.get(params.type, params.size):
+        raise refusals.out_of_range(params.size, "size", "1 for a loop, 1 or 2 for an if")
+    require(params.modelRIArray or 0, "modelRIArray")
+    target = sim.own_stream(stream, call)
+    if target.recorder is None:
+        raise RuntimeLayerError(107029, "EE9999", "the stream is not captured.")
+    bodies = models.add_branch(condition, params.type, params.size, target)
+    for index, body in enumerate(bodies):
+        hostmem.write_pointer(params.modelRIArray + 8 * index, body.handle)
 
 
 # ---- labels --------------------------------------------------------------------------------------------------

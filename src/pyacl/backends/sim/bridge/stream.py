@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..engine import observers
 from ..engine.failures import AclLayerError, RuntimeLayerError, UndefinedBehavior
 from ..engine.machine import Machine
+from ..engine.models import Activate, Switch
 from ..engine.refusals import out_of_range
 from ..engine.stream import DEVICE_USE_ONLY, LEAST_PRIORITY, NOT_SYNCHRONIZED, PERSISTENT, Stream
 from . import hostcall, hostmem
@@ -421,7 +422,7 @@ def _bound(stream: Stream, name: str) -> None:
         )
 
 
-@answers("aclrtActiveStream", required="active stream", partly="the argument rules; nothing is activated")
+@answers("aclrtActiveStream", required="active stream")
 @answers("rtStreamActive", "rtsActiveStream")
 def active_stream(sim: Machine, active: int, stream: int) -> None:
     found = _current_stream(sim, stream, "aclrtActiveStream")
@@ -430,12 +431,10 @@ def active_stream(sim: Machine, active: int, stream: int) -> None:
     sim.current_context()
     _bound(found, "stm")
     _bound(activated, "activeStream")
-    sim.own_stream(stream, "aclrtActiveStream")
+    sim.own_stream(stream, "aclrtActiveStream").submit(Activate(activated.models[0].lanes[activated]))
 
 
-@answers(
-    "aclrtSwitchStream", required="left right true_stream stream", partly="the argument rules; nothing is switched"
-)
+@answers("aclrtSwitchStream", required="left right true_stream stream")
 def switch_stream(
     sim: Machine, left: int, condition: int, right: int, kind: int, true_stream: int, false_stream: int, stream: int
 ) -> None:
@@ -472,9 +471,11 @@ def runtime_switch_stream(
         raise out_of_range(condition, "condition", "[0, 5]")
     if not 0 <= kind <= 1:
         raise out_of_range(kind, "dataType", "[0, 1]")
-    _bound(sim.streams.get(true_stream, "aclrtSwitchStream"), "trueStream")
+    target = sim.streams.get(true_stream, "aclrtSwitchStream")
+    _bound(target, "trueStream")
     _bound(found, "stm")
-    sim.own_stream(stream, "aclrtSwitchStream")
+    lane = target.models[0].lanes[target]
+    sim.own_stream(stream, "aclrtSwitchStream").submit(Switch(left, condition, right, 8 if kind else 4, lane))
 
 
 # ---- callbacks -----------------------------------------------------------------------------------------------

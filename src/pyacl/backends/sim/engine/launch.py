@@ -156,6 +156,23 @@ def read_attributes(machine: Machine, function: Function, given: Sequence[tuple[
                       bool(prefetch), bool(dump), _timeout(given))
 
 
+def attribute_bytes(attributes: Attributes, number: int) -> bytes:
+    """The 16 bytes of one attribute, as a launch configuration has them."""
+    values = {
+        SCHEM_MODE: attributes.scheme,
+        DYN_UBUF: attributes.ubuf,
+        ENGINE_TYPE: attributes.engine,
+        BLOCK_OFFSET: attributes.offset,
+        PREFETCH: int(attributes.prefetch),
+        DATA_DUMP: int(attributes.dump),
+        TIMEOUT: attributes.timeout_us // 1_000_000 & 0xFFFF,
+        TIMEOUT_US: attributes.timeout_us,
+    }
+    if number not in values:
+        raise refusals.out_of_range(number, "attrId", "[1, 9)")
+    return values[number].to_bytes(16, "little")
+
+
 def _byte(found: dict[int, bytes], number: int, default: int) -> int:
     return found[number][0] if number in found else default
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from operator import eq, ge, gt, le, lt, ne
+from typing import TYPE_CHECKING, Any, Callable
 
 from . import places, refusals
 from .event import EventRecord, EventReset, EventWait
 from .failures import AclLayerError, CallFailure, RuntimeLayerError, UndefinedBehavior
 from .handles import HandleTable
 from .launch import KernelLaunch
-from .memory import Memory
+from .memory import Block, Memory
 from .operation import Operation
 from .stream import DEVICE_USE_ONLY
 
@@ -40,6 +41,10 @@ INVALIDATED_CODE = 507903
 MODEL_CONTEXT, STREAM_MODEL = 107004, 107005
 UNJOINED, CAPTURED_MODEL, CAPTURED_STREAM, NOT_CAPTURED = 107025, 107026, 107027, 107029
 IMPLICIT, CONFLICT, GROUP_STATUS, GROUP_INTERRUPTED, UNMATCHED = 107031, 107032, 107033, 107034, 107036
+# kinds of condition tasks
+IF, WHILE, SWITCH = 0, 1, 2
+# conditions of aclrtSwitchStream, by number
+COMPARISONS = (eq, ne, gt, ge, lt, le)
 RUNNING, WRONG_THREAD = 107037, 107038
 UPDATE_NOT_SUPPORTED = 207019
 DESTROY_PATIENCE = 10_000            # milliseconds that destroying waits for a run
@@ -123,6 +128,72 @@ class Jump(Operation):
         return None
 
 
+class Activate(Jump):
+    """Another stream of the model begins; this one goes on."""
+
+    __slots__ = ("lane",)
+
+    def __init__(self, lane: Lane) -> None:
+        super().__init__("aclrtActiveStream")
+        self.lane = lane
+
+    def target(self, machine: Machine) -> tuple[Lane, int] | None:
+        return None
+
+    def starts(self, machine: Machine) -> Lane | None:
+        return self.lane
+
+
+class Switch(Jump):
+    """Goes on in another stream of the model if a comparison holds."""
+
+    __slots__ = ("left", "condition", "right", "bytes", "lane")
+
+    def __init__(self, left: int, condition: int, right: int, bytes_: int, lane: Lane) -> None:
+        super().__init__("aclrtSwitchStream")
+        self.left, self.condition, self.right, self.bytes = left, condition, right, bytes_
+        self.lane = lane
+
+    def target(self, machine: Machine) -> tuple[Lane, int] | None:
+        memory = machine.area(Memory)
+        left, right = (
+            int.from_bytes(memory.read(address, self.bytes, self.name), "little", signed=True)
+            for address in (self.left, self.right)
+        )
+        return (self.lane, 0) if COMPARISONS[self.condition](left, right) else None
+
+
+class Branch(Operation):
+    """A condition task: other models that run, or do not, or run again, as a number on the device says."""
+
+    __slots__ = ("condition", "kind", "bodies")
+
+    def __init__(self, condition: Condition, kind: int, bodies: list[Model]) -> None:
+        super().__init__("aclmdlRIAddCondTask")
+        self.condition = condition
+        self.kind = kind
+        self.bodies = bodies
+
+    def body(self, machine: Machine) -> Model | None:
+        """What runs now."""
+        value = int.from_bytes(machine.area(Memory).read(self.condition.block.base, 8, self.name), "little")
+        index = value if self.kind == SWITCH else 0 if value else 1
+        if self.kind == WHILE and index:
+            return None
+        return self.bodies[index] if index < len(self.bodies) else None
+
+
+class Condition:
+    """The number on the device that a condition task looks at."""
+
+    def __init__(self, model: Model, default: int, assigned: bool, block: Block) -> None:
+        self.model = model
+        self.default = default
+        self.assigned = assigned                 # each run of the model begins with the default value
+        self.block = block
+        self.handle = 0
+
+
 # -- models ----------------------------------------------------------------------------------------------------------
 
 
@@ -178,7 +249,10 @@ class Model:
         self.alive = True
         self.mode = NO_MODE
         self.thread: Any = None
-        self.conditions: list[Any] = []
+        self.conditions: list[Condition] = []
+        self.bodies: list[Model] = []            # of its condition tasks
+        self.disabled: set[int] = set()          # ids of operations that runs pass over
+        self.changes: list[Callable[[], None]] = []      # to its tasks, that wait for `update`
 
     # ---- recording -------------------------------------------------------------------------------------------
 
@@ -346,7 +420,27 @@ class Model:
     def ready(self) -> bool:
         return self.status == FINISHED if self.captured else self.ended and self.complete
 
+    @property
+    def load_complete(self) -> bool:
+        return self.complete
+
+    def clean_stream(self, stream: Stream) -> None:
+        """aclrtPersistentTaskClean: the work on a bound stream is forgotten, new work may be recorded."""
+        lane = self.lanes[stream]
+        if any(isinstance(task, EndGraph) for task in lane.tasks):
+            self.ended = False
+        for task in lane.tasks:
+            if isinstance(task, KernelLaunch):
+                task.release(self.machine.area(Memory))
+        lane.tasks.clear()
+
     # ---- tasks -----------------------------------------------------------------------------------------------
+
+    def update(self) -> None:
+        """aclmdlRIUpdate: changes of tasks count from now on."""
+        for change in self.changes:
+            change()
+        self.changes.clear()
 
     def tasks(self) -> Iterator[Operation]:
         """All operations in the order in which they were recorded."""
@@ -366,6 +460,11 @@ class Model:
                 lane.stream.models = ()
                 lane.stream.divert = None
             self.models.lanes.remove(lane.handle)
+        for condition in self.conditions:
+            memory.drop(condition.block)
+            self.models.conditions.remove(condition.handle)
+        for body in self.bodies:
+            body.die()
         for group in self.groups:
             self.models.groups.remove(group.handle)
         self.models.forget_tasks(self)
@@ -388,6 +487,7 @@ class _Cursor:
         self.index = 0
         self.current: Operation | None = None    # the copy that is to start or has started
         self.started = False
+        self.inner: Run | None = None            # of a condition task
 
     def original(self) -> Operation | None:
         return self.lane.tasks[self.index] if self.index < len(self.lane.tasks) else None
@@ -401,6 +501,10 @@ class Run:
         self.stream = stream                     # where it was started
         self.passed: set[int] = set()            # ids of the recorded operations that are through
         self.cursors = [_Cursor(lane) for lane in model.lanes.values() if lane.head]
+        memory = model.machine.area(Memory)
+        for condition in model.conditions:
+            if condition.assigned:
+                memory.write(condition.block.base, condition.default.to_bytes(8, "little"))
         self.over = False
         self.aborted = False
 
@@ -418,8 +522,12 @@ class Run:
         original = cursor.original()
         if original is None:
             return None
+        if id(original) in self.model.disabled:
+            return None
         if isinstance(original, MarkWait):
             return None if id(original.mark) in self.passed else self
+        if cursor.inner is not None:
+            return cursor.inner.blocker()
         if cursor.started:
             assert cursor.current is not None
             return None if cursor.current.done else cursor.current
@@ -455,13 +563,31 @@ class Run:
         if original is None:
             self.cursors.remove(cursor)
             return
+        if isinstance(original, Branch) and self._branch(machine, cursor, original):
+            return
         operation = self._copy(cursor, original)
+        if id(original) in self.model.disabled:
+            self._through(machine, cursor, original, Operation(original.name))
+            return
         if not cursor.started:
             cursor.started = True
             if not _start(machine, operation):
                 return
             operation.done = True
         self._through(machine, cursor, original, operation)
+
+    def _branch(self, machine: Machine, cursor: _Cursor, task: Branch) -> bool:
+        """Get on with a condition task; False when it is through."""
+        if cursor.inner is None:
+            body = task.body(machine)
+            if body is None:
+                return False
+            cursor.inner = Run(body, self.stream)
+        cursor.inner.advance(machine)
+        if not cursor.inner.over:
+            return True
+        cursor.inner = None
+        return task.kind == WHILE
 
     def _through(self, machine: Machine, cursor: _Cursor, original: Operation, operation: Operation) -> None:
         if operation.failure is not None:
@@ -571,6 +697,7 @@ class Models:
         self.lanes: HandleTable[Lane] = HandleTable("stream of a model")
         self.groups: HandleTable[TaskGroup] = HandleTable("task group")
         self.task_table: HandleTable[tuple[Model, Operation]] = HandleTable("task")
+        self.conditions: HandleTable[Condition] = HandleTable("condition handle")
         self._task_handles: dict[int, int] = {}
         self._modes: dict[Context, _Modes] = {}
         self._updates: dict[Stream, TaskGroup] = {}
@@ -821,7 +948,29 @@ class Models:
             run.aborted = True
         self.machine.scheduler.notify()
 
-    # ---- tasks by handle (9.1) -------------------------------------------------------------------------------
+    # ---- conditions (since 9.1) ------------------------------------------------------------------------------
+
+    def add_condition(self, model: Model, default: int, assigned: bool) -> Condition:
+        """A number on the device for the condition tasks of a model."""
+        device = model.context.device.index
+        block = self.machine.area(Memory).allocate(device, 8, 8, kind="aclmdlRICondHandleCreate")
+        self.machine.area(Memory).write(block.base, default.to_bytes(8, "little"))
+        condition = Condition(model, default, assigned, block)
+        condition.handle = self.conditions.add(condition)
+        model.conditions.append(condition)
+        return condition
+
+    def add_branch(self, condition: Condition, kind: int, count: int, stream: Stream) -> list[Model]:
+        """A condition task on a stream that is being captured; returns the models that are to be captured into."""
+        model: Model = stream.recorder
+        bodies = [Model(self, model.context, captured=True) for _ in range(count)]
+        for body in bodies:
+            body.status = FINISHED
+        model.bodies += bodies
+        stream.submit(Branch(condition, kind, bodies))
+        return bodies
+
+    # ---- tasks by handle (since 9.1) -------------------------------------------------------------------------------
 
     def task_handle(self, model: Model, task: Operation) -> int:
         handle = self._task_handles.get(id(task))
