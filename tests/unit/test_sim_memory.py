@@ -174,7 +174,7 @@ def test_contents_survive_until_overwritten(calls):
 def test_freed_pointer_is_refused_with_both_places(calls):
     address = calls.malloc(256)
     calls.aclrtFree(address)
-    with undefined("0x%x was freed" % (address + 8), "of aclrtMalloc at", "test_sim_memory.py"):
+    with undefined(f"0x{address + 8:x} was freed", "of aclrtMalloc at", "test_sim_memory.py"):
         calls.bytes_at(address + 8, 8)
     with undefined("aclrtMemset", "was freed"):
         calls.aclrtMemset(address, 256, 0, 256)
@@ -185,7 +185,7 @@ def test_freed_pointer_is_refused_with_both_places(calls):
 def test_reading_beyond_the_padding_is_undefined(calls, size, reach):
     address = calls.malloc(size)
     assert len(calls.bytes_at(address, reach)) == reach
-    with undefined("%d bytes at 0x%x reach 1 bytes beyond the end" % (reach + 1, address), "%d bytes" % size):
+    with undefined(f"{reach + 1} bytes at 0x{address:x} reach 1 bytes beyond the end", f"{size} bytes"):
         calls.bytes_at(address, reach + 1)
     with undefined("aclrtMemcpy"):
         calls.bytes_at(address - 1, 1)
@@ -318,7 +318,7 @@ def test_data_buffers(calls):
     calls.aclDestroyDataBuffer(buffer)
     with undefined("aclDestroyDataBuffer", "was destroyed"):
         calls.aclDestroyDataBuffer(buffer)
-    assert not calls.aclCreateDataBuffer(None, 0) is None
+    assert calls.aclCreateDataBuffer(None, 0)
 
 
 def test_hooks_see_allocations_frees_and_accesses_of_the_host(calls):

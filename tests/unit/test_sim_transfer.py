@@ -1,4 +1,4 @@
-"""Copies, memsets and values on streams of the simulated NPU: what happens when, in which order, and what is refused."""
+"""Copies, memsets and values on streams of the simulated NPU: what happens, in which order, what is refused."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_memory_freed_before_a_queued_copy_runs_is_undefined(calls):
     first, second = calls.upload(host(16, 1)), calls.upload(host(16, 2))
     calls.aclrtMemcpyAsync(second, 16, first, 16, D2D, stream)
     calls.aclrtFree(first)
-    with undefined("aclrtMemcpyAsync", "0x%x was freed" % first, "test_sim_transfer.py"):
+    with undefined("aclrtMemcpyAsync", f"0x{first:x} was freed", "test_sim_transfer.py"):
         calls.aclrtSynchronizeStream(stream)
 
 
@@ -244,9 +244,7 @@ def test_batches(calls, asynchronous):
     locked = [pinned(calls, 8, int(source[0])) for source in sources]
     copies = [(target, 8, source, 8 - i) for i, (target, source) in enumerate(zip(targets, locked))]
     copies.append((back, 8, targets[0], 4))
-    code, failed = batch(
-        calls, name, copies, stream, starts=(0, 3), attributes=[((1, 0), (0, 0)), ((0, 0), (1, 0))]
-    )
+    code, failed = batch(calls, name, copies, stream, starts=(0, 3), attributes=[((1, 0), (0, 0)), ((0, 0), (1, 0))])
     assert (code, failed) == (0, (1 << 64) - 1)
     if asynchronous:
         assert calls.bytes_at(targets[0], 8) == b"\0" * 8
