@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 import threading
 import time
 
@@ -575,3 +577,65 @@ def test_eight_threads_at_once(order):
         thread.join(60)
     assert failures == []
     assert machine.backend.report() == []
+
+
+# ---- the configuration file ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"", 0),
+        (b"{}", 0),
+        (b"[]", 0),
+        (b"{}\0 and what follows a zero byte", 0),
+        (b"{", 100006),
+        (b"NaN", 100006),
+        (b"{" * 11 + b"}" * 11, 100006),
+        (b'{"err_msg_mode": "1"}', 0),
+        (b'{"err_msg_mode": "2"}', 100000),
+        (b'{"defaultDevice": {"default_device": "0"}}', 0),
+        (b'{"defaultDevice": {"default_device": "00"}}', 500001),
+        (b'{"defaultDevice": {"default_device": "5"}}', 107001),
+        (b'{"StackSize": {"aicore_stack_size": "much"}}', 500001),
+        (b'{"acl_graph": {"event_mode": "1"}}', 0),
+        (b'{"acl_graph": {"event_mode": "2"}}', 100000),
+    ],
+)
+def test_a_configuration_file_is_read_part_by_part(tmp_path, content, code):
+    path = tmp_path / "acl.json"
+    path.write_bytes(content)
+    assert raw.load(sim.Backend()).unchecked.aclInit(str(path).encode()) == code
+
+
+def test_what_is_no_configuration_file(tmp_path):
+    api = raw.load(sim.Backend()).unchecked
+    assert api.aclInit(str(tmp_path).encode()) == 100003
+    assert api.aclInit(str(tmp_path / "missing").encode()) == 100003
+    large = tmp_path / "large.json"
+    large.write_bytes(b" " * (10 << 20) + b"{}")
+    assert api.aclInit(str(large).encode()) == 100003
+
+
+def test_every_aclinit_of_a_process_has_the_same_configuration(tmp_path):
+    api = raw.load(sim.Backend()).unchecked
+    path = tmp_path / "acl.json"
+    path.write_text("{}")
+    assert [api.aclInit(None), api.aclInit(str(path).encode()), api.aclFinalize()] == [0, 100002, 0]
+    assert api.aclInit(str(path).encode()) == 100000
+    assert api.aclInit(None) == 0
+
+
+# ---- how it opens --------------------------------------------------------------------------------------------
+
+
+def test_the_simulator_opens_without_numpy_and_in_little_time():
+    program = (
+        "import sys, time; from pyacl import raw; begin = time.perf_counter(); raw.load('sim'); "
+        "print(time.perf_counter() - begin, 'numpy' in sys.modules)"
+    )
+    taken, numpy = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert numpy == "False"
+    assert float(taken) < 5  # about 0.04; it is the import of everything that would take long

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
+from ..engine import configuration
 from ..engine.machine import Machine
+from ..engine.process import Process
 from ..engine.refusals import inner, silent
 from . import hostmem
 from .registry import answers, null_pointer
 
-_UNINITIALIZED, _REPEATED, _INVALID_FILE, _PARSE_FILE, _NOT_RUN, _BAD_CONFIG, _FAILURE = (
-    100001,
-    100002,
-    100003,
-    100006,
-    100045,
-    100044,
-    500001,
-)
+_UNINITIALIZED, _REPEATED, _NOT_RUN, _FAILURE = 100001, 100002, 100045, 500001
 _AICORE_ARGS = 1
-_NOTE = "nothing is dumped"
+_NOTE = "nothing is dumped, and the dump settings are not checked"
 
 
 class Dump:
@@ -31,8 +23,6 @@ class Dump:
 
 
 def _initialized(sim: Machine) -> None:
-    from ..engine.process import Process
-
     if not sim.area(Process).count:
         raise inner("The call is not supported because aclInit was not executed", _UNINITIALIZED)
 
@@ -59,21 +49,10 @@ def set_dump(sim: Machine, dump_cfg_path: int) -> None:
     area = _running(sim)
     if not dump_cfg_path:
         raise null_pointer("dumpCfgPath")
-    try:
-        with open(hostmem.read_text(dump_cfg_path), encoding="utf-8") as file:
-            text = file.read()
-    except OSError:
-        raise inner("The dump configuration cannot be read", _INVALID_FILE) from None
-    if not text:
-        return
-    try:
-        found = json.loads(text)
-    except ValueError:
-        raise inner("The dump configuration is not JSON", _PARSE_FILE) from None
-    dump = found.get("dump") if isinstance(found, dict) else None
-    if not isinstance(dump, dict):
-        raise inner("The dump configuration has no dump section", _BAD_CONFIG)
-    area.path = str(dump.get("dump_path", ""))
+    path = hostmem.read_text(dump_cfg_path)
+    text = configuration.read(path)
+    configuration.check(text, path)
+    area.path = configuration.dump_path(text)
 
 
 @answers("aclmdlFinalizeDump", partly=_NOTE)

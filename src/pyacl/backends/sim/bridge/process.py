@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from typing import Callable
 
 from ..engine import configuration
@@ -15,26 +14,13 @@ from . import hostcall, hostmem
 from .registry import answers, runtime_require
 
 
-def _read(path: str) -> str:
-    """The text of a configuration file; 100003 for what is no file."""
-    try:
-        if not os.path.isfile(path):
-            raise OSError("it is no regular file")
-        if os.path.getsize(path) > configuration.MAX_BYTES:
-            raise OSError(f"it is larger than {configuration.MAX_BYTES} bytes")
-        with open(path, "rb") as file:
-            return file.read().decode("utf-8", "surrogateescape")
-    except (OSError, ValueError) as error:
-        raise AclLayerError(100003, "EH9999", f"Get Content from configPath failed: {error}") from None
-
-
 @answers("aclInit")
 def init(sim: Machine, path: int) -> None:
     process = sim.area(Process)
     if process.again():
         raise AclLayerError(100002)
     name = hostmem.read_text(path) if path else ""
-    text = _read(name) if name else ""
+    text = configuration.read(name) if name else ""
     process.init(text, configuration.steps(sim, process, text, name))
 
 

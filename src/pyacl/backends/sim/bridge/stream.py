@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from ..engine import observers
 from ..engine.failures import AclLayerError, RuntimeLayerError, UndefinedBehavior
 from ..engine.machine import Machine
@@ -51,7 +53,7 @@ def create_stream(sim: Machine, stream: int) -> None:
     partly="flag 0x20 (device use only) is refused, as the recorded driver refused it",
 )
 def create_stream_with_config(sim: Machine, stream: int, priority: int, flag: int) -> None:
-    create(sim, stream, priority, flag & KNOWN_FLAGS)
+    create(sim, stream, ctypes.c_int32(priority).value, flag & KNOWN_FLAGS)
 
 
 @answers("rtStreamCreate")

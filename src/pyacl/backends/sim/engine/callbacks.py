@@ -127,6 +127,8 @@ class Reports:
             raise RuntimeLayerError(107012)
         due = self.waiting[thread]
         machine = self.machine
+        if self.streams[thread][0].context.device.primary is None:
+            machine.current_context()  # the call needs a context for its device, whichever
         if not machine.scheduler.wait(lambda: bool(due), self.streams[thread], timeout):
             raise RuntimeLayerError(507012)
         for _ in range(len(due)):

@@ -4,6 +4,7 @@ ones."""
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -24,11 +25,24 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"invalid literal {text}")
 
 
-def parse(text: str, name: str) -> Any:
-    """The JSON of a file: nothing at all counts as null. 100006 with EH0004 for what is not JSON, 100006 for what
-    nests too deeply."""
-    if not text:
-        return None
+def read(path: str) -> str:
+    """The text of a file: 100003 for what cannot be opened, nothing for a directory."""
+    try:
+        if os.path.isdir(path):
+            return ""
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8", "surrogateescape")
+    except (OSError, ValueError) as error:
+        raise AclLayerError(100003, "EH9999", f"invalid config file [{path}]: {error}") from None
+
+
+def check(text: str, path: str) -> None:
+    """What the library refuses before it looks at the JSON: 100003 for no regular file and for a large one, 100006
+    for what nests too deeply."""
+    if not os.path.isfile(path):
+        raise AclLayerError(100003, "EH9999", f"config file is not a common file, which path is {path}")
+    if os.path.getsize(path) > MAX_BYTES:
+        raise AclLayerError(100003, "EH9999", f"config file {path} is larger than max config file Bytes[{MAX_BYTES}]")
     for opening, closing in ("{}", "[]"):
         depth = deepest = 0
         for character in text:
@@ -39,10 +53,18 @@ def parse(text: str, name: str) -> Any:
                 depth -= 1
         if deepest > MAX_DEPTH:
             raise AclLayerError(100006, "EH9999", f"invalid json file, the depth {deepest} is larger than {MAX_DEPTH}")
+
+
+def parse(text: str, path: str) -> Any:
+    """The JSON of a file, up to its first zero byte: nothing at all counts as null, 100006 with EH0004 for what is
+    not JSON."""
+    text = text.split("\0", 1)[0]
+    if not text:
+        return None
     try:
         return json.loads(text, parse_constant=_no_constant)
     except ValueError as error:
-        raise AclLayerError(100006, "EH0004", f"File [{name}] is invalid. Reason: Parse exception: {error}") from None
+        raise AclLayerError(100006, "EH0004", f"File [{path}] is invalid. Reason: Parse exception: {error}") from None
 
 
 def _member(value: Any, key: str) -> Any:
@@ -54,12 +76,22 @@ def _has(value: Any, key: str) -> bool:
     return isinstance(value, dict) and key in value
 
 
+def dump_path(text: str) -> str:
+    """Where the dump section of a configuration wants its files; "" where it does not say."""
+    try:
+        path = _member(_member(json.loads(text), "dump"), "dump_path")
+    except ValueError:  # the library was recorded over a dump module that takes everything
+        return ""
+    return path if isinstance(path, str) else ""
+
+
 def steps(machine: Machine, process: Process, text: str, name: str) -> Steps:
     """What aclInit does with the text of a configuration file, in its order (see `Process.init`)."""
     config: Any = None
 
     def messages() -> None:
         nonlocal config
+        check(text, name)
         config = parse(text, name)
         if not _has(config, "err_msg_mode"):
             shared = False
