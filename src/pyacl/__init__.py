@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from pyacl.arguments import InOut as InOut
     from pyacl.arguments import Out as Out
     from pyacl.arguments import Placeholder as Placeholder
+    from pyacl.compiler import CompiledKernel as CompiledKernel
+    from pyacl.compiler import CompileError as CompileError
+    from pyacl.compiler import CompilerNotFoundError as CompilerNotFoundError
+    from pyacl.compiler import compile as compile
     from pyacl.device import Device as Device
     from pyacl.device import DeviceInfo as DeviceInfo
     from pyacl.device import MemoryInfo as MemoryInfo
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
     from pyacl.kernel import KernelBinary as KernelBinary
     from pyacl.kernel import KernelNotFoundError as KernelNotFoundError
     from pyacl.kernel import LaunchConfig as LaunchConfig
+    from pyacl.kernel_library import KernelLibrary as KernelLibrary
     from pyacl.memory import DeviceBuffer as DeviceBuffer
     from pyacl.memory import HostBuffer as HostBuffer
     from pyacl.objfile import KernelObjectError as KernelObjectError
@@ -57,6 +62,7 @@ if TYPE_CHECKING:
 #: where the public names live
 _HOMES = {
     "arguments": ("In", "InOut", "Out", "Placeholder"),
+    "compiler": ("CompileError", "CompiledKernel", "CompilerNotFoundError", "compile"),
     "device": ("Device", "DeviceInfo", "MemoryInfo", "device_count"),
     "errors": (
         *("AclAiCoreError", "AclAiCpuError", "AclCaptureError", "AclContextError", "AclDeviceFaultError", "AclError"),
@@ -66,6 +72,7 @@ _HOMES = {
         "MissingFunctionError",
     ),
     "kernel": ("BoundKernel", "Kernel", "KernelBinary", "KernelNotFoundError", "LaunchConfig"),
+    "kernel_library": ("KernelLibrary",),
     "memory": ("DeviceBuffer", "HostBuffer"),
     "objfile": ("KernelObjectError",),
     "session": ("use_backend",),

@@ -335,6 +335,11 @@ class Stub:
         library, _ = self._find("aclGetRecentErrMsg")
         library.stub_set_message(message.encode())
 
+    def restore(self, function: str) -> None:
+        """Forget what was asked of one function with `set_result`, `set_output` or `fail`."""
+        library, index = self._find(function)
+        library.stub_restore(index)
+
     def work(self, on: bool = True) -> None:
         """Let functions do a plausible job: memory is allocated and copied, create functions give out handles."""
         for library in self._libraries.values():

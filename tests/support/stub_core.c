@@ -112,6 +112,19 @@ void stub_set_result(int32_t function, const void *bytes, uint32_t size)
     stub_told[function] = 1;
 }
 
+/* Forget what a test asked of one function. */
+void stub_restore(int32_t function)
+{
+    stub_told[function] = 0;
+    memset(stub_results[function], 0, RESULT_BYTES);
+    while (stub_outputs[function]) {
+        output *next = stub_outputs[function]->next;
+        free(stub_outputs[function]->bytes);
+        free(stub_outputs[function]);
+        stub_outputs[function] = next;
+    }
+}
+
 void stub_set_output(int32_t function, int32_t parameter, const void *bytes, uint32_t size)
 {
     output *o = calloc(1, sizeof *o);
@@ -552,14 +565,7 @@ void stub_reset(void)
     pthread_mutex_lock(&lock);
     kept = total = 0;
     for (int32_t i = 0; i < stub_functions; i++) {
-        memset(stub_results[i], 0, RESULT_BYTES);
-        stub_told[i] = 0;
-        while (stub_outputs[i]) {
-            output *next = stub_outputs[i]->next;
-            free(stub_outputs[i]->bytes);
-            free(stub_outputs[i]);
-            stub_outputs[i] = next;
-        }
+        stub_restore(i);
     }
     live = 0;
     working = initialized = finalized = 0;

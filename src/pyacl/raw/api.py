@@ -144,6 +144,7 @@ class Api(Functions):
         if self._address("aclGetRecentErrMsg") is None:
             return ""
         text = self.unchecked.aclGetRecentErrMsg()
+        _raise_pending()
         return text.decode("utf-8", "replace") if text else ""
 
 
