@@ -53,6 +53,7 @@ AREAS = {
     "tdt": "tdt datatypes",
     "profiling": "profiling datatypes other",
     "managed": "memory",
+    "runtime_memory": "libruntime",
 }
 
 

@@ -177,8 +177,7 @@ def free_host_with_dev_sync(sim: Machine, host_ptr: int) -> None:
 
 
 def _synchronize_device(sim: Machine) -> None:
-    streams = sim.current_context().live_streams()
-    sim.scheduler.wait(lambda: all(stream.idle for stream in streams), streams)
+    sim.current_context().synchronize(None)
 
 
 # ---- managed memory ------------------------------------------------------------------------------------------

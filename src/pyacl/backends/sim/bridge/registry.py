@@ -13,8 +13,7 @@ class Answer(NamedTuple):
     """One entry point.
 
     `locked`: the dispatcher takes the engine lock for it; `required`: (position, name) of the pointers that must not
-    be null, checked first;
-    `partly`: what it does not do.
+    be null, checked first; `partly`: what it does not do.
     """
 
     function: Callable[..., Any]
@@ -31,8 +30,7 @@ def answers(*names: str, required: str = "", locked: bool = True, partly: str = 
 
     Parameters
     ----------
-    required : names of the parameters, separated by blanks, that the acl layer refuses as null pointers (100000,
-    EH0002)
+    required : names of the parameters, separated by blanks, that the acl layer refuses as null (100000, EH0002)
     locked : False for a function that needs no engine state, or takes the lock itself
     partly : what is left out, for the generated table
     """

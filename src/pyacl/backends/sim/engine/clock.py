@@ -9,8 +9,7 @@ class Clock:
     """Nanoseconds since the (simulated) chip started.
 
     By default real time passes. A test that wants exact numbers calls `stop()` and then `advance(...)`. A timeout
-    that can only expire (nothing
-    else can happen) is not slept through: the clock jumps.
+    that can only expire (nothing else can happen) is not slept through: the clock jumps.
     """
 
     def __init__(self) -> None:

@@ -19,8 +19,7 @@ class Device:
     """One NPU.
 
     A device is open while at least one context lives on it. What belongs to the device and not to a context (its
-    memory, events,
-    notifies) ends when it closes: `when_closed` holds the functions that see to that.
+    memory, events, notifies) ends when it closes: `when_closed` holds the functions that see to that.
     """
 
     def __init__(self, machine: Machine, index: int) -> None:

@@ -11,6 +11,8 @@ from .failures import UndefinedBehavior
 
 T = TypeVar("T")
 
+REMEMBERED = 100_000  # destroyed handles of a kind whose place is kept
+
 # One sequence for all kinds, so that a handle of one kind is never valid as another. The numbers look like addresses,
 # but lie above what any 64-bit system gives a program: reading through one fails, as it should.
 _numbers = itertools.count(0x00AC_1000_0000_0040, 0x40)
@@ -58,6 +60,8 @@ class HandleTable(Generic[T]):
         thing = self.get(handle, call)
         del self._live[handle], self._places[handle]
         self._dead[handle] = places.caller()
+        if len(self._dead) > REMEMBERED:
+            del self._dead[next(iter(self._dead))]
         return thing
 
     def was_destroyed(self, handle: int) -> bool:

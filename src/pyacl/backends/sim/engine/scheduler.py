@@ -31,9 +31,8 @@ class Scheduler:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.active: dict[
-            Stream, None
-        ] = {}  # streams that may have pending operations, in order of their first submission
+        # the streams that may have pending operations, in the order of their first submission
+        self.active: dict[Stream, None] = {}
         self.busy = 0  # operations being executed without the lock, by whatever thread
         self.steps = 0  # operations finished so far
         self.patience = 10.0  # seconds: how long other host threads that are not waiting may take to end a wait
@@ -87,9 +86,8 @@ class Scheduler:
         """The streams with a pending operation that would end this reason to wait."""
         if isinstance(blocker, Operation):
             return [blocker.stream] if blocker.stream is not None else []
-        ended_by = getattr(
-            blocker, "ended_by", None
-        )  # a value in memory: any operation that writes there may end the wait
+        # a wait for a value in memory: any operation that writes there may end it
+        ended_by = getattr(blocker, "ended_by", None)
         if ended_by is not None:
             return [stream for stream in self.active if any(ended_by(op) for op in stream.pending)]
         return [stream for stream in self.active if any(op.signals() is blocker for op in stream.pending)]
@@ -274,8 +272,7 @@ class EagerScheduler(Scheduler):
     """Everything runs as soon as it can.
 
     A wait for an event that nobody has recorded does not wait: so the library was recorded to answer, over a driver
-    that finishes every task
-    at once. In the other orders it waits for the next record, as the hardware does.
+    that finishes every task at once. In the other orders it waits for the next record, as the hardware does.
     """
 
     def __init__(self, machine: Machine) -> None:

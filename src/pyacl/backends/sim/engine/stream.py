@@ -20,9 +20,8 @@ NO_TAG = 0xFFFFFFFF
 PERSISTENT = 0x4
 CPU_SCHEDULE = 0x10
 DEVICE_USE_ONLY = 0x20
-NOT_SYNCHRONIZED = (
-    CPU_SCHEDULE | DEVICE_USE_ONLY
-)  # the host cannot wait for these, and a wait for all streams leaves them out
+# the host cannot wait for these, and a wait for all streams leaves them out
+NOT_SYNCHRONIZED = CPU_SCHEDULE | DEVICE_USE_ONLY
 
 
 class Stream:

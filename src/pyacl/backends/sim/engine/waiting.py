@@ -22,6 +22,8 @@ def wait_for_streams(machine: Machine, streams: Iterable[Stream], timeout: float
     a stream is aborted meanwhile.
     """
     waited = list(streams)
+    if not any(stream.pending or stream.failure for stream in waited):
+        return
     marks = [(stream, stream.submitted, stream.aborts) for stream in waited]
 
     def passed() -> bool:
