@@ -340,3 +340,31 @@ def test_hooks_see_allocations_frees_and_accesses_of_the_host(calls):
         ("aclrtMemset", (), ((address, 100),)),
         ("freed", address),
     ]
+
+
+# ---- the runtime's own functions -----------------------------------------------------------------------------
+
+
+def test_the_runtime_functions_share_the_memory_of_the_acl_functions(calls):
+    address = calls.pointer("rtMalloc", 100, 2, 0)
+    locked = calls.pointer("rtMallocHost", 100, 0)
+    ctypes.memset(locked, 6, 100)
+    calls.rtMemcpy(address, 100, locked, 100, 1)
+    calls.rtMemset(address + 4, 96, 1, 2)
+    assert calls.bytes_at(address, 8) == b"\6\6\6\6\1\1\6\6"
+    stream = calls.stream()
+    calls.rtMemcpyAsync(locked, 8, address + 4, 8, 2, stream.value)
+    calls.aclrtSynchronizeStream(stream)
+    assert ctypes.string_at(locked, 4) == b"\1\1\6\6"
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    calls.rtMemGetInfo(free, total)
+    assert (free.value, total.value) == (calls.free_bytes(), 64 * GIB)
+    calls.rtFree(address)
+    calls.rtFreeHost(locked)
+    assert calls.code("rtFree", address) == 107000
+    assert [
+        calls.code("rtFree", None),
+        calls.code("rtMalloc", None, 8, 2, 0),
+        calls.code("rtMemset", None, 1, 0, 1),
+    ] == [107000] * 3
+    assert calls.aclrtPeekAtLastError(0) == 107000

@@ -582,6 +582,7 @@ FREEABLE = frozenset(
         "aclrtMallocWithCfg",
         "aclrtMallocForTaskScheduler",
         "aclrtMemAllocManaged",
+        "rtMalloc",
     )
 )
 
