@@ -29,7 +29,8 @@ def report(backend: Backend | None = None) -> Report:
 
     Parameters
     ----------
-    backend : the machine; None for the one that the program uses (`pyacl.use_backend`)
+    backend : Backend, optional
+        The machine; left out, the one that the program uses (`pyacl.use_backend`).
 
     Raises
     ------

@@ -26,14 +26,21 @@ class Backend:
 
     Parameters
     ----------
-    soc : name of the SoC, as aclrtGetSocName gives it
-    cann : CANN version whose functions are there
-    devices : number of devices
-    memory : device memory of each device in bytes; None for what the SoC has
-    order : when work on streams runs: "lazy" (when something waits for it), "eager" (at once) or "random(7)" (in any
-        order that events and notifies allow, decided by the seed 7)
-    hazards : "off", "warn" or "raise": look for accesses that nothing orders
-    unregistered : what a launch of a kernel without an emulation does: "error" or "skip"
+    soc : str
+        Name of the SoC, as aclrtGetSocName gives it.
+    cann : str
+        CANN version whose functions are there.
+    devices : int
+        Number of devices.
+    memory : int, optional
+        Device memory of each device in bytes; None for what the SoC has.
+    order : str
+        When work on streams runs: "lazy" (when something waits for it), "eager" (at once) or "random(7)" (in any order
+        that events and notifies allow, decided by the seed 7).
+    hazards : {"off", "warn", "raise"}
+        Whether to look for accesses that nothing orders.
+    unregistered : {"error", "skip"}
+        What a launch of a kernel without an emulation does.
     """
 
     def __init__(

@@ -68,8 +68,16 @@ class KernelFault(Exception):
 class Block:
     """Which part of a launch a call stands for.
 
-    index : number of the block; count : blocks of the launch; core : "aic", "aiv" or "aicpu"; subblock : number of
-    the core among those of its kind in the block (0, or 0 and 1 for the vector cores of a 1:2 mix kernel)
+    Attributes
+    ----------
+    index : int
+        Number of the block.
+    count : int
+        Blocks of the launch.
+    core : {"aic", "aiv", "aicpu"}
+        The kind of core that the call stands for.
+    subblock : int
+        Number of the core among those of its kind in the block: 0, or 0 and 1 for the vector cores of a 1:2 mix kernel.
     """
 
     index: int
@@ -175,8 +183,8 @@ class Emulation:
             raise TypeError(f"{where}: {note!r} is no dtype, ctypes structure or annotation of pyacl.sim") from None
         if dtype.hasobject:
             raise TypeError(f"{where} holds Python objects, which no kernel can read")
-        if kind in POINTERS and dtype.itemsize == 0:
-            raise TypeError(f"{where} points to {dtype}, which has no size")
+        if dtype.itemsize == 0:
+            raise TypeError(f"{where} has no fixed size: {type_!r}")
         return parameter.name, kind, type_
 
     def decode(self, data: bytes, memory: Memory) -> list[Any]:
