@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import itertools
 import re
 import struct
 from collections.abc import Sequence
@@ -575,6 +576,10 @@ class Piece(NamedTuple):
     packer: struct.Struct
 
 
+_numbers = itertools.count()
+_keys: dict[tuple[str, tuple[int, ...]], int] = {}
+
+
 class Layout:
     """Where the parameters lie in the argument block.
 
@@ -614,6 +619,8 @@ class Layout:
         #: bytes of the block, a multiple of 8
         self.size = _round_up(offset, _BLOCK_ALIGN)
         self._whole = self._struct(0, len(self.parameters), 0, self.size)
+        #: the same number for layouts that lie the same, for whoever keeps prepared memory by layout
+        self.key = _keys.setdefault((self._whole.format, self.placeholders), next(_numbers))
         self.pieces = self._split()
 
     def __repr__(self) -> str:

@@ -666,7 +666,7 @@ class _UserMemory(_Route):
         self._free: dict[Any, list[_Slot]] = {}
 
     def launch(self, blocks: int, stream: StreamHandle, config: Any, packed: Packed) -> None:
-        key = (packed.layout, *map(len, packed.placeholders))
+        key = (packed.layout.key, *map(len, packed.placeholders))
         free = self._free.get(key)
         if free is None:
             free = self._free.setdefault(key, [])

@@ -494,16 +494,44 @@ static int32_t HOOK(aclrtBinaryGetFunction)(void *binary, const char *name, void
     return 0;
 }
 
-/* The thread's own argument buffer, as in the real library. */
-static __thread char arguments_of_thread[4096];
+/* What an argument handle points to: the block so far. Every append starts at a multiple of 8, as in the real library. */
+typedef struct {
+    char *memory;
+    uint64_t room, used;
+} argument_list;
+
+static int32_t begin_arguments(argument_list *list, void *memory, uint64_t room)
+{
+    list->memory = memory;
+    list->room = room;
+    list->used = 0;
+    return 0;
+}
+
+static void *more_arguments(argument_list *list, uint64_t size)
+{
+    uint64_t at = (list->used + 7) / 8 * 8;
+    if (at + size > list->room) {
+        return NULL;
+    }
+    list->used = at + size;
+    return list->memory + at;
+}
 
 static int32_t HOOK(aclrtKernelArgsInit)(void *function, void *arguments)
 {
+    static __thread argument_list list;
+    static __thread char memory[65536];
     if (!function || !arguments) {
         return 100000;
     }
-    *(void **)arguments = arguments_of_thread;
-    return 0;
+    *(void **)arguments = &list;
+    return begin_arguments(&list, memory, sizeof memory);
+}
+
+static int32_t HOOK(aclrtKernelArgsInitByUserMem)(void *function, void *arguments, void *memory, uint64_t size)
+{
+    return function && arguments && memory ? begin_arguments(arguments, memory, size) : 100000;
 }
 
 static int32_t parameter_handle(void *handle)
@@ -517,12 +545,33 @@ static int32_t parameter_handle(void *handle)
 
 static int32_t HOOK(aclrtKernelArgsAppend)(void *arguments, void *value, uint64_t size, void *handle)
 {
-    return arguments && value && size ? parameter_handle(handle) : 100000;
+    if (!arguments || !value || !size) {
+        return 100000;
+    }
+    void *place = more_arguments(arguments, size);
+    if (!place) {
+        return 107000;
+    }
+    memcpy(place, value, size);
+    return parameter_handle(handle);
 }
 
 static int32_t HOOK(aclrtKernelArgsAppendPlaceHolder)(void *arguments, void *handle)
 {
-    return arguments ? parameter_handle(handle) : 100000;
+    if (!arguments) {
+        return 100000;
+    }
+    return more_arguments(arguments, 8) ? parameter_handle(handle) : 107000;
+}
+
+static int32_t HOOK(aclrtKernelArgsGetPlaceHolderBuffer)(void *arguments, void *handle, uint64_t size, void *out)
+{
+    if (!arguments || !handle || !size || !out) {
+        return 100000;
+    }
+    void *place = more_arguments(arguments, size);
+    *(void **)out = place;
+    return place ? 0 : 107000;
 }
 
 static int32_t HOOK(aclsysGetVersionStr)(const char *package, char *version)
