@@ -269,7 +269,7 @@ def compile(
     sources : path or sequence of paths
         One source, or several that are linked into one object.
     soc : str
-        The SoC, as `aclrtGetSocName` and ``device.info`` name it: ``Ascend910B1``. Or give `arch`.
+        The SoC, as `aclrtGetSocName` and ``device.name`` give it: ``Ascend910B1``. Or give `arch`.
     arch : str
         The generation, as ``--npu-arch`` names it: ``dav-2201`` (Atlas A2 and A3), ``dav-3510`` (Ascend 950),
         ``dav-2002`` (310P).
@@ -476,7 +476,7 @@ def _npu_arch(soc: Optional[str], arch: Optional[str]) -> str:
             raise ValueError(f"soc={soc!r} is a {target}, not the {arch} that arch says: give one of the two")
         return arch
     if soc is None:
-        raise ValueError("for which NPU? Give soc='Ascend910B1' (device.info has the name) or arch='dav-2201'")
+        raise ValueError("for which NPU? Give soc='Ascend910B1' (device.name has it) or arch='dav-2201'")
     if soc == "Ascend910B":
         raise ValueError(
             "soc='Ascend910B' is ambiguous: CANN has a chip of the first generation of that name (arch='dav-1001'); "

@@ -66,13 +66,27 @@ def text_of(path):
     return text
 
 text = text_of(source)
-kernels = [defines.get(name, name) for name in re.findall(r"__global__.*?void (\\w+)\\(", text)]
+widths = {{"half": 2, "float": 4, "uint32_t": 4, "int32_t": 4, "uint64_t": 8}}
+
+def width_of(parameter):
+    kind = parameter.replace("const", "").split()[0]
+    if "*" in parameter or kind == "GM_ADDR":
+        return 8
+    if kind in widths:
+        return widths[kind]
+    members = re.search(r"struct " + kind + r" \\{{(.*?)\\}}", text, re.S)[1]
+    return sum(widths[member.split()[0]] for member in members.split(";") if member.strip())
+
+kernels, arguments = [], []
+for name, parameters in re.findall(r"__global__.*?void (\\w+)\\((.*?)\\)", text, re.S):
+    kernels.append(defines.get(name, name))
+    arguments.append([width_of(p) for p in parameters.split(",") if p.strip()])
 if "-MF" in values and not os.path.exists(os.path.join(root, "no-dependency-files")):
     with open(values["-MF"], "w") as file:
         quoted = [path.replace(" ", "\\\\ ") for path in read]
         file.write(values["-o"] + ": " + " \\\\\\n  ".join(quoted) + "\\n")
 archs = [flag.partition("=")[2] for flag in flags if "arch=" in flag]
-note = dict(kernels=kernels, arch=archs[0], metadata="--asc-aicore-lang" in flags, source=text)
+note = dict(kernels=kernels, arguments=arguments, arch=archs[0], metadata="--asc-aicore-lang" in flags, source=text)
 if "-shared" in flags:
     note = dict(note, library=True)
 with open(values["-o"], "w") as file:
@@ -88,6 +102,7 @@ with open({root!r} + "/calls", "a") as file:
 from pyacl.testing import KernelSpec, make_kernel_object
 notes = [json.load(open(arg)) for arg in args if arg.endswith(".obj")]
 names = [name for note in notes for name in note["kernels"]]
+widths = dict(pair for note in notes for pair in zip(note["kernels"], note["arguments"]))
 if any("undefined_symbol" in note["source"] for note in notes):
     print("ld.lld: error: undefined symbol: undefined_symbol", file=sys.stderr)
     sys.exit(1)
@@ -96,9 +111,11 @@ if any("forget_output" in note["source"] for note in notes):
     sys.exit(0)
 specs = []
 for name in dict.fromkeys(name.replace("_mix_aic", "").replace("_mix_aiv", "") for name in names):
-    mixed = name + "_mix_aic" in names
+    # compiled as Ascend C, a mixed kernel is one source with one name
+    mixed = name + "_mix_aic" in names or "KERNEL_TYPE_MIX" in notes[0]["source"]
     core = "mix" if mixed else "aic" if notes[0]["arch"].endswith("cube") else "aiv"
-    specs.append(KernelSpec(name, core=core))
+    args = widths.get(name, widths.get(name + "_mix_aiv"))
+    specs.append(KernelSpec(name, core=core, args=args))
 with open(out, "wb") as file:
     if not specs:
         file.write(b"not an object" * 100)
@@ -106,7 +123,7 @@ with open(out, "wb") as file:
         arch = notes[0]["arch"]
         single = arch in ("dav-2002", "dav-1001", "dav-m200", "dav-c100")
         if single:
-            specs = [KernelSpec(spec.name, core="aicore") for spec in specs]
+            specs = [KernelSpec(spec.name, core="aicore", args=spec.args) for spec in specs]
         arch = {{"dav-m200": "dav-2002", "dav-c100": "dav-1001"}}.get(arch, arch)
         file.write(make_kernel_object(specs, arch=arch, metadata=notes[0]["metadata"]))
 """
