@@ -1,4 +1,5 @@
 """Entry points: kernel binaries, the functions in them, argument handles."""
+
 from __future__ import annotations
 
 from ..engine import arguments, refusals
@@ -24,6 +25,7 @@ def newer_than_9_0(sim: Machine) -> bool:
 
 
 # ---- binaries ------------------------------------------------------------------------------------------------
+
 
 class _Options:
     """What the options of a load say."""
@@ -54,8 +56,9 @@ class _Options:
             self.magic = value
         elif kind == CPU_KERNEL_MODE:
             if signed not in ((0, 1) if from_file else (2,)):
-                raise refusals.invalid(f"CPU_KERNEL_MODE value {signed} is illegal, should be "
-                                       + ("[0, 1]" if from_file else "2"))
+                raise refusals.invalid(
+                    f"CPU_KERNEL_MODE value {signed} is illegal, should be " + ("[0, 1]" if from_file else "2")
+                )
             self.cpu_mode = signed
         else:
             raise refusals.invalid(f"load option type[{kind}] is illegal, should be [1, 4)")
@@ -197,6 +200,7 @@ def binary_get_global(sim: Machine, bin_handle: int, name: int, dptr: int, size:
 
 # ---- functions -----------------------------------------------------------------------------------------------
 
+
 def function_of(sim: Machine, handle: int, call: str) -> Function:
     return sim.area(Programs).functions.get(handle, call)
 
@@ -284,8 +288,11 @@ def function_get_param_info(sim: Machine, func: int, param_index: int, param_off
         hostmem.write_u64(param_size, size)
 
 
-@answers("aclrtFunctionGetAvailDynUbufPerBlock", required="func dynamic_ubuf_size",
-         partly="assumes that the whole unified buffer minus what the compiler took is free")
+@answers(
+    "aclrtFunctionGetAvailDynUbufPerBlock",
+    required="func dynamic_ubuf_size",
+    partly="assumes that the whole unified buffer minus what the compiler took is free",
+)
 def function_get_avail_dyn_ubuf(sim: Machine, func: int, flags: int, dynamic_ubuf_size: int) -> None:
     function = function_of(sim, func, "aclrtFunctionGetAvailDynUbufPerBlock")
     if flags:
@@ -294,8 +301,11 @@ def function_get_avail_dyn_ubuf(sim: Machine, func: int, flags: int, dynamic_ubu
     hostmem.write_u64(dynamic_ubuf_size, max(room - function.ub_size, 0))
 
 
-@answers("aclrtGetFuncBySymbol", required="symbol func_handle",
-         partly="symbols come with host code that a compiler linked with its kernels; there is none here")
+@answers(
+    "aclrtGetFuncBySymbol",
+    required="symbol func_handle",
+    partly="symbols come with host code that a compiler linked with its kernels; there is none here",
+)
 def get_func_by_symbol(sim: Machine, symbol: int, func_handle: int) -> None:
     hostmem.write_pointer(func_handle, 0)
     raise refusals.invalid(f"no kernel is registered for the symbol 0x{symbol:x}")
@@ -310,6 +320,7 @@ def get_hardware_sync_addr(sim: Machine, addr: int) -> None:
 
 
 # ---- argument handles ----------------------------------------------------------------------------------------
+
 
 def _present(**pointers: int) -> None:
     """Null pointers that the acl layer reports as an inner error."""
@@ -374,8 +385,9 @@ def kernel_args_append_placeholder(sim: Machine, args_handle: int, param_handle:
 
 
 @answers("aclrtKernelArgsGetPlaceHolderBuffer")
-def kernel_args_get_placeholder_buffer(sim: Machine, args_handle: int, param_handle: int, data_size: int,
-                                       buffer_addr: int) -> None:
+def kernel_args_get_placeholder_buffer(
+    sim: Machine, args_handle: int, param_handle: int, data_size: int, buffer_addr: int
+) -> None:
     _present(argsHandle=args_handle, paramHandle=param_handle)
     _positive(data_size, "dataSize")
     _present(bufferAddr=buffer_addr)
@@ -399,6 +411,7 @@ def kernel_args_finalize(sim: Machine, args_handle: int) -> None:
 
 
 # ---- exceptions ----------------------------------------------------------------------------------------------
+
 
 @answers("aclrtGetArgsFromExceptionInfo", partly="no exception is described to a callback")
 def get_args_from_exception_info(sim: Machine, info: int, dev_args_ptr: int, dev_args_len: int) -> int:

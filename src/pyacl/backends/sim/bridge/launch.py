@@ -1,4 +1,5 @@
 """Entry points: launches of kernels."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -26,13 +27,16 @@ def launch_attributes(cfg: int) -> list[tuple[int, bytes]] | None:
     if not count:
         return []
     raw = hostmem.read_bytes(array, count * _ATTRIBUTE_BYTES)
-    return [(int.from_bytes(raw[at : at + 4], "little"), raw[at + 4 : at + _ATTRIBUTE_BYTES])
-            for at in range(0, len(raw), _ATTRIBUTE_BYTES)]
+    return [
+        (int.from_bytes(raw[at : at + 4], "little"), raw[at + 4 : at + _ATTRIBUTE_BYTES])
+        for at in range(0, len(raw), _ATTRIBUTE_BYTES)
+    ]
 
 
 @answers("aclrtLaunchKernelWithConfig")
-def launch_kernel_with_config(sim: Machine, func_handle: int, num_blocks: int, stream: int, cfg: int, args_handle: int,
-                              reserve: int) -> None:
+def launch_kernel_with_config(
+    sim: Machine, func_handle: int, num_blocks: int, stream: int, cfg: int, args_handle: int, reserve: int
+) -> None:
     call = "aclrtLaunchKernelWithConfig"
     if not func_handle:
         raise refusals.inner_null("funcHandle")
@@ -56,8 +60,9 @@ def launch_kernel(sim: Machine, func_handle: int, num_blocks: int, args_data: in
 
 
 @answers("aclrtLaunchKernelV2", required="func_handle args_data")
-def launch_kernel_v2(sim: Machine, func_handle: int, num_blocks: int, args_data: int, args_size: int, cfg: int,
-                     stream: int) -> None:
+def launch_kernel_v2(
+    sim: Machine, func_handle: int, num_blocks: int, args_data: int, args_size: int, cfg: int, stream: int
+) -> None:
     call = "aclrtLaunchKernelV2"
     function, size = _device_block(sim, call, func_handle, num_blocks, args_size)
     attributes = launch.read_attributes(sim, function, launch_attributes(cfg))
@@ -73,8 +78,17 @@ def _device_block(sim: Machine, call: str, func_handle: int, num_blocks: int, ar
 
 
 @answers("aclrtLaunchKernelWithHostArgs", required="func_handle host_args")
-def launch_kernel_with_host_args(sim: Machine, func_handle: int, num_blocks: int, stream: int, cfg: int, host_args: int,
-                                 args_size: int, place_holder_array: int, place_holder_num: int) -> None:
+def launch_kernel_with_host_args(
+    sim: Machine,
+    func_handle: int,
+    num_blocks: int,
+    stream: int,
+    cfg: int,
+    host_args: int,
+    args_size: int,
+    place_holder_array: int,
+    place_holder_num: int,
+) -> None:
     call = "aclrtLaunchKernelWithHostArgs"
     function = function_of(sim, func_handle, call)
     launch.check_blocks(num_blocks)
@@ -121,20 +135,38 @@ def _grid(sim: Machine, call: str, grid: Any, block: Any) -> int:
     return int(blocks)
 
 
-@answers("aclrtLaunchSIMTKernelWithHostArgs", required="func host_args",
-         partly="an emulation runs for the whole grid; it does not learn the threads of a block")
-def launch_simt_kernel_with_host_args(sim: Machine, func: int, grid_dim: Any, block_dim: Any, dyn_ubuf_size: int,
-                                      stream: int, cfg: int, host_args: int, args_size: int, place_holder_array: int,
-                                      place_holder_num: int) -> None:
+@answers(
+    "aclrtLaunchSIMTKernelWithHostArgs",
+    required="func host_args",
+    partly="an emulation runs for the whole grid; it does not learn the threads of a block",
+)
+def launch_simt_kernel_with_host_args(
+    sim: Machine,
+    func: int,
+    grid_dim: Any,
+    block_dim: Any,
+    dyn_ubuf_size: int,
+    stream: int,
+    cfg: int,
+    host_args: int,
+    args_size: int,
+    place_holder_array: int,
+    place_holder_num: int,
+) -> None:
     blocks = _grid(sim, "aclrtLaunchSIMTKernelWithHostArgs", grid_dim, block_dim)
-    launch_kernel_with_host_args(sim, func, blocks, stream, cfg, host_args, args_size, place_holder_array,
-                                 place_holder_num)
+    launch_kernel_with_host_args(
+        sim, func, blocks, stream, cfg, host_args, args_size, place_holder_array, place_holder_num
+    )
 
 
-@answers("aclrtLaunchSIMTKernelWithArgsArray", required="func args",
-         partly="an emulation runs for the whole grid; it does not learn the threads of a block")
-def launch_simt_kernel_with_args_array(sim: Machine, func: int, grid_dim: Any, block_dim: Any, dyn_ubuf_size: int,
-                                       stream: int, cfg: int, args: int) -> None:
+@answers(
+    "aclrtLaunchSIMTKernelWithArgsArray",
+    required="func args",
+    partly="an emulation runs for the whole grid; it does not learn the threads of a block",
+)
+def launch_simt_kernel_with_args_array(
+    sim: Machine, func: int, grid_dim: Any, block_dim: Any, dyn_ubuf_size: int, stream: int, cfg: int, args: int
+) -> None:
     call = "aclrtLaunchSIMTKernelWithArgsArray"
     blocks = _grid(sim, call, grid_dim, block_dim)
     _with_array(sim, call, func, blocks, stream, cfg, args)

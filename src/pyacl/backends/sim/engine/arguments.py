@@ -3,6 +3,7 @@
 A block is `[hidden synchronization address] parameters, each at a multiple of 8, [hidden overflow address] placeholder
 data`. It lies in memory of the program, so that the program can write to it.
 """
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
     Bytes = NDArray[np.uint8]
 
-ROOM = 64 << 10                      # bytes of the block of a thread
+ROOM = 64 << 10  # bytes of the block of a thread
 MAX_PARAMETERS = 128
-HEAD = 80                            # bytes of a handle, without its parameters
-STEP = 32                            # bytes of a handle for each parameter
-HIDDEN_ROOM = 64                     # what a block is given for hidden arguments
+HEAD = 80  # bytes of a handle, without its parameters
+STEP = 32  # bytes of a handle for each parameter
+HIDDEN_ROOM = 64  # what a block is given for hidden arguments
 
 
 class Parameter:
@@ -36,19 +37,33 @@ class Parameter:
         self.offset = offset
         self.size = size
         self.placeholder = placeholder
-        self.data = 0                            # where the data of a placeholder starts
+        self.data = 0  # where the data of a placeholder starts
         self.data_size = 0
 
 
 class Arguments:
     """One argument handle."""
 
-    __slots__ = ("machine", "address", "function", "block", "start", "room", "limit", "size", "parameters",
-                 "placeholders", "overflow_done", "data_begun", "finalized", "updating")
+    __slots__ = (
+        "machine",
+        "address",
+        "function",
+        "block",
+        "start",
+        "room",
+        "limit",
+        "size",
+        "parameters",
+        "placeholders",
+        "overflow_done",
+        "data_begun",
+        "finalized",
+        "updating",
+    )
 
     def __init__(self, machine: Machine, address: int, function: Function, block: Bytes, limit: int) -> None:
         self.machine = machine
-        self.address = address                   # of the handle
+        self.address = address  # of the handle
         self.function = function
         self.block = block
         self.start: int = block.__array_interface__["data"][0]

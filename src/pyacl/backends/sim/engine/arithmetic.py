@@ -27,7 +27,7 @@ REDUCIBLE: dict[int, Any] = {
 }  # fmt: skip
 ALIGNMENT = {FLOAT: 4, INT32: 4, UINT32: 4, FLOAT16: 2, INT16: 2, UINT16: 2, BF16: 2}
 SUM, MAXIMUM, MINIMUM, EQUAL = 10, 11, 12, 13
-MOST_BYTES = 4 << 30                 # of a sum
+MOST_BYTES = 4 << 30  # of a sum
 UNALIGNED = 107008
 
 # kinds of random numbers
@@ -108,10 +108,10 @@ class Value(NamedTuple):
 class RandomTask(NamedTuple):
     """One request for random numbers."""
 
-    dtype: int                       # aclDataType
+    dtype: int  # aclDataType
     function: int
-    first: Value                     # ratio, minimum or mean
-    second: Value                    # maximum or deviation
+    first: Value  # ratio, minimum or mean
+    second: Value  # maximum or deviation
     result: int
     counter: int
     seed: Value

@@ -1,4 +1,5 @@
 """What the chips can do, where the runtime library treats them differently: loading and launching kernels, models."""
+
 from __future__ import annotations
 
 # The features, in words of their own.
@@ -21,8 +22,23 @@ RANDOM = "there is a random number generator task"
 SIMT = "SIMT kernels can be launched"
 RETILE = "a recorded launch can be pointed to another tiling key"
 
-_SPLIT = frozenset((GRAPH, SYNC_ADDRESS, FFTS, KERNEL_MIX, TASK_RATIO, SINGLE_CORE_TYPE, STACK_IN_FILE, STACK_CHECK,
-                    DEGENERATE, TYPE_AICORE, ABORT, RANDOM, RETILE))
+_SPLIT = frozenset(
+    (
+        GRAPH,
+        SYNC_ADDRESS,
+        FFTS,
+        KERNEL_MIX,
+        TASK_RATIO,
+        SINGLE_CORE_TYPE,
+        STACK_IN_FILE,
+        STACK_CHECK,
+        DEGENERATE,
+        TYPE_AICORE,
+        ABORT,
+        RANDOM,
+        RETILE,
+    )
+)
 _REGBASE = frozenset((GRAPH, KERNEL_MIX, TASK_RATIO, SINGLE_CORE_TYPE, STACK_CHECK, DEGENERATE, TYPE_AICORE, SIMT))
 
 FEATURES: dict[str, frozenset[str]] = {

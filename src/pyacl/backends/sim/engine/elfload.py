@@ -3,6 +3,7 @@
 The inspector (pyacl.objfile) refuses damaged files and explains them. This reader must answer as the library does,
 which looks at neither the first bytes nor the machine, checks few bounds, and skips what it does not understand.
 """
+
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
@@ -35,7 +36,7 @@ SCHED_MODE_END = 2
 NAME_LIMIT = 4096
 MAX_ARGUMENTS = 128
 DEFAULT_STACK = 32 << 10
-FFTS_THROUGH_SYMBOL = 2              # a value of IMPLICIT
+FFTS_THROUGH_SYMBOL = 2  # a value of IMPLICIT
 _META = ".ascend.meta"
 _PREFIX = ".ascend.meta."
 _SYMBOL_BYTES = 24
@@ -58,14 +59,14 @@ class RawKernel:
         self.name = name
         self.offset = offset
         self.length = length
-        self.arguments = MAX_ARGUMENTS           # how many arguments a handle has room for
+        self.arguments = MAX_ARGUMENTS  # how many arguments a handle has room for
         self.ktype = 0
         self.sync = 0
-        self.ratio = 0                           # as the device gets it: how many of the other cores a main core has
-        self.cores = (0, 0)                      # the ratio as the file has it: cube to vector
+        self.ratio = 0  # as the device gets it: how many of the other cores a main core has
+        self.cores = (0, 0)  # the ratio as the file has it: cube to vector
         self.sched_mode = 0
-        self.entry: int | None = None         # number of the function
-        self.named_only = False                  # has no number
+        self.entry: int | None = None  # number of the function
+        self.named_only = False  # has no number
         self.ub_size = 0
         self.parameters: tuple[tuple[int, int], ...] | None = None
 
@@ -74,12 +75,12 @@ class Binary(NamedTuple):
     """What is left of a file after reading."""
 
     kernels: list[RawKernel]
-    complete: bool                   # every kernel has metadata, as many sections as kernels
+    complete: bool  # every kernel has metadata, as many sections as kernels
     degenerate: bool
     implicit: AbstractSet[int]
     text_offset: int
     text_size: int
-    machine: int                     # e_machine
+    machine: int  # e_machine
     globals: dict[str, tuple[int, int]]
 
 
@@ -118,7 +119,7 @@ class _Reader:
         self.big_endian = False
 
     def number(self, offset: int, size: int) -> int:
-        bytes_ = self.data[offset:offset + size]
+        bytes_ = self.data[offset : offset + size]
         if self.big_endian:
             return int.from_bytes(bytes_.ljust(size, b"\0"), "big")
         return int.from_bytes(bytes_, "little")
@@ -127,7 +128,7 @@ class _Reader:
         start = table.offset + offset
         end = min(table.offset + table.size, start + limit)
         stop = self.data.find(b"\0", start, end)
-        return self.data[start:end if stop < 0 else stop].decode("utf-8", "surrogateescape")
+        return self.data[start : end if stop < 0 else stop].decode("utf-8", "surrogateescape")
 
     def inside(self, section: _Section) -> bool:
         return section.offset + section.size <= len(self.data)
@@ -152,13 +153,13 @@ def read(data: bytes, machine: int, features: AbstractSet[str]) -> Binary:
         if section.type not in (SHT_PROGBITS, SHT_NOTE) or names is None:
             continue
         name = file.text(names, section.name, 2 * NAME_LIMIT)
-        content = data[section.offset:section.offset + section.size]
+        content = data[section.offset : section.offset + section.size]
         if name == "__CCE_KernelMetaData":
-            degenerate = bool(int.from_bytes(data[section.offset:section.offset + 4], "little"))
+            degenerate = bool(int.from_bytes(data[section.offset : section.offset + 4], "little"))
         elif _PREFIX in name:
             if 0 < len(name) - len(_PREFIX) < NAME_LIMIT:
                 meta = _read_meta(file, content, section.offset)
-                metas[name[len(_PREFIX):]] = meta
+                metas[name[len(_PREFIX) :]] = meta
                 update = _updates(meta, machine, features)
         elif name == _META:
             words = (record.payload[:4] for record in tlvs(content) if record.type == IMPLICIT)
@@ -181,8 +182,15 @@ def _sections(file: _Reader) -> list[_Section]:
         at = start + index * _SECTION_BYTES
         if at + _SECTION_BYTES > len(file.data):
             raise LoadFailure("the section headers reach beyond the end of the file")
-        section = _Section(file.number(at, 4), file.number(at + 4, 4), file.number(at + 8, 8), file.number(at + 24, 8),
-                           file.number(at + 32, 8), file.number(at + 40, 4), file.number(at + 56, 8))
+        section = _Section(
+            file.number(at, 4),
+            file.number(at + 4, 4),
+            file.number(at + 8, 8),
+            file.number(at + 24, 8),
+            file.number(at + 32, 8),
+            file.number(at + 40, 4),
+            file.number(at + 56, 8),
+        )
         if section.link > count:
             raise LoadFailure(f"section {index} links to a section that does not exist")
         found.append(section)
@@ -215,7 +223,7 @@ def _read_meta(file: _Reader, content: bytes, base: int) -> _Meta:
             meta.cores = (file.number(at, 2), file.number(at + 2, 2))
         elif record.type == ARGUMENTS and record.payload:
             # one more than listed: the library keeps one for the overflow address
-            listed = tlvs(record.payload[:max(0, len(record.payload) - 4)], big_endian=True, unit=8)
+            listed = tlvs(record.payload[: max(0, len(record.payload) - 4)], big_endian=True, unit=8)
             meta.arguments = 1 + sum(1 for argument in listed if argument.type == 5)
         elif record.type == VECTOR_TYPE:
             meta.vector_type = file.number(at, 4)
@@ -226,7 +234,7 @@ def _read_meta(file: _Reader, content: bytes, base: int) -> _Meta:
         elif record.type == SCHED_MODE:
             meta.sched_mode = _sized(file, at, len(record.payload))
         elif record.type == ENTRY:
-            meta.entry = (file.number(at, 1), int.from_bytes(file.data[at + 4:at + 12], "little"))
+            meta.entry = (file.number(at, 1), int.from_bytes(file.data[at + 4 : at + 12], "little"))
         elif record.type == PARAM_SUMMARY:
             meta.count = file.number(at, 4)
         elif record.type == PARAM_INFO:
@@ -243,7 +251,8 @@ def _sized(file: _Reader, at: int, size: int) -> int:
 def _updates(meta: _Meta, machine: int, features: AbstractSet[str]) -> bool:
     """Does metadata count for a program that was not loaded as MIX? The last section of a file decides."""
     mixed = meta.ktype in (MIX_AIC_MAIN, MIX_AIV_MAIN) or (
-        meta.ktype in (AIC, AIV, AIC_ROLLBACK, AIV_ROLLBACK) and meta.sync == 1)
+        meta.ktype in (AIC, AIV, AIC_ROLLBACK, AIV_ROLLBACK) and meta.sync == 1
+    )
     update = chips.KERNEL_MIX in features or mixed
     if chips.SINGLE_CORE_TYPE in features and meta.ktype == AICORE:
         update = False
@@ -318,8 +327,13 @@ def _apply(kernels: list[RawKernel], metas: dict[str, _Meta], features: Abstract
 def _ratio(kernel: RawKernel) -> int:
     if kernel.ktype in (AIC, AIV, AIC_ROLLBACK, AIV_ROLLBACK):
         return 0
-    allowed = {(1, 2): ((MIX_AIC_MAIN,), 2), (2, 1): ((MIX_AIV_MAIN,), 2), (1, 1): ((MIX_AIC_MAIN, MIX_AIV_MAIN), 1),
-               (1, 0): ((MIX_AIC_MAIN,), 0), (0, 1): ((MIX_AIV_MAIN,), 0)}
+    allowed = {
+        (1, 2): ((MIX_AIC_MAIN,), 2),
+        (2, 1): ((MIX_AIV_MAIN,), 2),
+        (1, 1): ((MIX_AIC_MAIN, MIX_AIV_MAIN), 1),
+        (1, 0): ((MIX_AIC_MAIN,), 0),
+        (0, 1): ((MIX_AIV_MAIN,), 0),
+    }
     ktypes, ratio = allowed.get(kernel.cores, ((), 0))
     if kernel.ktype not in ktypes:
         cube, vector = kernel.cores

@@ -124,7 +124,7 @@ POINTERS = ("In", "Out", "InOut")
 class _Argument(NamedTuple):
     name: str
     kind: str
-    type: Any                       # what the annotation said
+    type: Any  # what the annotation said
     dtype: np.dtype[Any]
     offset: int
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LABEL_CONTEXT = 507031
 MOST_IN_A_LIST = 65535
 LIST_KIND = "aclrtCreateLabelList"
-_BYTES = 16                          # of a label in a list on the device
+_BYTES = 16  # of a label in a list on the device
 
 
 class Label:
@@ -26,8 +26,8 @@ class Label:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.listed = False                      # has a place in a list, which is on the device
-        self.stream: Stream | None = None        # where it was set,
+        self.listed = False  # has a place in a list, which is on the device
+        self.stream: Stream | None = None  # where it was set,
         self.model: Model | None = None
         self.handle = 0
 
@@ -54,7 +54,7 @@ class SwitchLabel(Jump):
         super().__init__("aclrtSwitchLabelByIndex")
         self.address = address
         self.most = most
-        self.labels = labels                     # address of the list
+        self.labels = labels  # address of the list
         self.model = model
 
     def target(self, machine: Machine) -> tuple[Lane, int] | None:
@@ -113,7 +113,7 @@ class Labels:
         """A list on the device; returns its address."""
         context = self.machine.current_context()
         labels = [self.table.get(handle, call) for handle in handles]
-        for label in labels:                     # those before a wrong one stay in the list that is not made
+        for label in labels:  # those before a wrong one stay in the list that is not made
             if label.listed:
                 raise RuntimeLayerError(INTERNAL, "EE9999", "set label dev addr failed: label is already in a list")
             label.listed = True
@@ -126,7 +126,7 @@ class Labels:
         memory = self.machine.area(Memory)
         block: Block | None = memory.blocks.at(address)
         if block is None or block.kind != LIST_KIND:
-            memory.free(address)                 # the library frees whatever it is given
+            memory.free(address)  # the library frees whatever it is given
             return
         self.lists.pop(address, None)
         memory.drop(block)

@@ -1,4 +1,5 @@
 """Launching kernels: what is checked, in which order, and the operation that runs a kernel."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -40,7 +41,7 @@ class Attributes(NamedTuple):
     offset: int = 0
     prefetch: bool = False
     dump: bool = False
-    timeout_us: int = 0              # 0: the default; all ones: for ever
+    timeout_us: int = 0  # 0: the default; all ones: for ever
 
 
 DEFAULTS = Attributes()
@@ -57,8 +58,17 @@ class KernelLaunch(Operation):
 
     __slots__ = ("function", "emulation", "blocks", "data", "source", "attributes", "copy", "kept")
 
-    def __init__(self, name: str, function: Function, emulation: Emulation | None, blocks: int, data: bytes | None,
-                 source: tuple[int, int], attributes: Attributes, access: Access) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Function,
+        emulation: Emulation | None,
+        blocks: int,
+        data: bytes | None,
+        source: tuple[int, int],
+        attributes: Attributes,
+        access: Access,
+    ) -> None:
         super().__init__(name, access, locked=emulation is None)
         self.function = function
         self.emulation = emulation
@@ -66,8 +76,8 @@ class KernelLaunch(Operation):
         self.data = data
         self.source = source
         self.attributes = attributes
-        self.copy: Block | None = None           # the block on the device, where placeholders point into it
-        self.kept = False                        # a model runs it again: its copy stays
+        self.copy: Block | None = None  # the block on the device, where placeholders point into it
+        self.kept = False  # a model runs it again: its copy stays
 
     def start(self, machine: Machine) -> bool:
         function = self.function
@@ -137,7 +147,7 @@ def read_attributes(machine: Machine, function: Function, given: Sequence[tuple[
         raise refusals.out_of_range(0, "cfg->numAttrs", "not equal to 0")
     if not given:
         return DEFAULTS
-    found = dict(given)                          # of an attribute given twice the last one counts
+    found = dict(given)  # of an attribute given twice the last one counts
     if TIMEOUT in found and TIMEOUT_US in found:
         raise refusals.invalid("The TIMEOUT and TIMEOUT_US attributes cannot be carried at the same time.")
     scheme = _byte(found, SCHEM_MODE, SCHEM_MODE_UNSET)
@@ -152,8 +162,15 @@ def read_attributes(machine: Machine, function: Function, given: Sequence[tuple[
     for number in found:
         if not SCHEM_MODE <= number <= TIMEOUT_US:
             raise refusals.invalid(f"Launch kernel attr type[{number}] is invalid, should be [1, 9)")
-    return Attributes(scheme, _word(found, DYN_UBUF), _word(found, ENGINE_TYPE), _word(found, BLOCK_OFFSET),
-                      bool(prefetch), bool(dump), _timeout(given))
+    return Attributes(
+        scheme,
+        _word(found, DYN_UBUF),
+        _word(found, ENGINE_TYPE),
+        _word(found, BLOCK_OFFSET),
+        bool(prefetch),
+        bool(dump),
+        _timeout(given),
+    )
 
 
 def attribute_bytes(attributes: Attributes, number: int) -> bytes:
@@ -197,12 +214,21 @@ def target(machine: Machine, function: Function, handle: int, call: str) -> Stre
     if stream.context is not context:
         raise refusals.wrong_context("Kernel launch with handle failed")
     if not function.program.may_run_on(context.device):
-        raise AclLayerError(INVALID_HANDLE)      # neither a message nor the last error
+        raise AclLayerError(INVALID_HANDLE)  # neither a message nor the last error
     return stream
 
 
-def submit(machine: Machine, call: str, function: Function, blocks: int, stream: Stream, data: bytes | None,
-           source: tuple[int, int], attributes: Attributes, copied: Block | None) -> KernelLaunch:
+def submit(
+    machine: Machine,
+    call: str,
+    function: Function,
+    blocks: int,
+    stream: Stream,
+    data: bytes | None,
+    source: tuple[int, int],
+    attributes: Attributes,
+    copied: Block | None,
+) -> KernelLaunch:
     """Queue a launch."""
     if not function.cpu:
         function.program.image(stream.context.device)
@@ -233,8 +259,15 @@ def _access(machine: Machine, function: Function, emulation: Emulation, data: by
     return Access(tuple(reads), tuple(writes))
 
 
-def with_handle(machine: Machine, call: str, function: Function, blocks: int, handle: int,
-                given: Sequence[tuple[int, bytes]] | None, arguments: Arguments) -> None:
+def with_handle(
+    machine: Machine,
+    call: str,
+    function: Function,
+    blocks: int,
+    handle: int,
+    given: Sequence[tuple[int, bytes]] | None,
+    arguments: Arguments,
+) -> None:
     """Launch with an argument handle that was checked. The block is copied; the handle may be used again at once."""
     attributes = read_attributes(machine, function, given)
     stream = target(machine, function, handle, call)
@@ -244,9 +277,16 @@ def with_handle(machine: Machine, call: str, function: Function, blocks: int, ha
     submit(machine, call, function, blocks, stream, block.tobytes(), (0, 0), attributes, copied)
 
 
-def with_block(machine: Machine, call: str, function: Function, blocks: int, handle: int,
-               given: Sequence[tuple[int, bytes]] | None, block: Bytes,
-               placeholders: Sequence[tuple[int, int]]) -> None:
+def with_block(
+    machine: Machine,
+    call: str,
+    function: Function,
+    blocks: int,
+    handle: int,
+    given: Sequence[tuple[int, bytes]] | None,
+    block: Bytes,
+    placeholders: Sequence[tuple[int, int]],
+) -> None:
     """Launch with a block in host memory; `placeholders`: (offset of the address, offset of the data)."""
     attributes = read_attributes(machine, function, given)
     stream = target(machine, function, handle, call)
@@ -258,8 +298,15 @@ def with_block(machine: Machine, call: str, function: Function, blocks: int, han
     submit(machine, call, function, blocks, stream, block.tobytes(), (0, 0), attributes, copied)
 
 
-def with_packed(machine: Machine, call: str, function: Function, blocks: int, handle: int,
-                given: Sequence[tuple[int, bytes]] | None, data: bytes) -> None:
+def with_packed(
+    machine: Machine,
+    call: str,
+    function: Function,
+    blocks: int,
+    handle: int,
+    given: Sequence[tuple[int, bytes]] | None,
+    data: bytes,
+) -> None:
     """Launch with the bytes of the parameters alone; the hidden ones are added."""
     attributes = read_attributes(machine, function, given)
     stream = target(machine, function, handle, call)
@@ -278,8 +325,16 @@ def parameters_for_array(machine: Machine, function: Function, call: str) -> lis
     return [(a.offset, 8 if a.kind in kernels.POINTERS else a.dtype.itemsize) for a in emulation.arguments]
 
 
-def with_device_block(machine: Machine, call: str, function: Function, blocks: int, handle: int, attributes: Attributes,
-                      address: int, size: int) -> None:
+def with_device_block(
+    machine: Machine,
+    call: str,
+    function: Function,
+    blocks: int,
+    handle: int,
+    attributes: Attributes,
+    address: int,
+    size: int,
+) -> None:
     """Launch with a block in device memory: it is read when the kernel runs."""
     stream = target(machine, function, handle, call)
     submit(machine, call, function, blocks, stream, None, (address, size), attributes, None)

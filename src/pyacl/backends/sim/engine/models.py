@@ -47,7 +47,7 @@ IF, WHILE, SWITCH = 0, 1, 2
 COMPARISONS = (eq, ne, gt, ge, lt, le)
 RUNNING, WRONG_THREAD = 107037, 107038
 UPDATE_NOT_SUPPORTED = 207019
-DESTROY_PATIENCE = 10_000            # milliseconds that destroying waits for a run
+DESTROY_PATIENCE = 10_000  # milliseconds that destroying waits for a run
 
 
 def _failed(code: int, text: str) -> RuntimeLayerError:
@@ -66,8 +66,8 @@ class Mark(Operation):
     def __init__(self, name: str, event: Event) -> None:
         super().__init__(name)
         self.event = event
-        self.waited = False                      # some stream of the capture waits for it,
-        self.waited_on_origin = False            # the one where the capture began, from another stream
+        self.waited = False  # some stream of the capture waits for it,
+        self.waited_on_origin = False  # the one where the capture began, from another stream
 
     def start(self, machine: Machine) -> bool:
         return True
@@ -189,7 +189,7 @@ class Condition:
     def __init__(self, model: Model, default: int, assigned: bool, block: Block) -> None:
         self.model = model
         self.default = default
-        self.assigned = assigned                 # each run of the model begins with the default value
+        self.assigned = assigned  # each run of the model begins with the default value
         self.block = block
         self.handle = 0
 
@@ -204,7 +204,7 @@ class TaskGroup:
         self.handle = 0
         self.tasks: list[KernelLaunch] = []
         self.updating = False
-        self.next = 0                            # the launch that is updated next
+        self.next = 0  # the launch that is updated next
 
 
 class Lane:
@@ -213,10 +213,10 @@ class Lane:
     def __init__(self, model: Model, stream: Stream, head: bool, origin: bool) -> None:
         self.model = model
         self.stream = stream
-        self.head = head                         # a run starts here
-        self.origin = origin                     # where the capture began
+        self.head = head  # a run starts here
+        self.origin = origin  # where the capture began
         self.tasks: list[Operation] = []
-        self.group: TaskGroup | None = None      # the group that is being recorded
+        self.group: TaskGroup | None = None  # the group that is being recorded
         self.handle = 0
 
     def __repr__(self) -> str:
@@ -235,13 +235,13 @@ class Model:
         self.handle = models.table.add(self)
         self.number = models.take_number()
         self.name = ""
-        self.status = NONE                       # of the capture
+        self.status = NONE  # of the capture
         self.lanes: dict[Stream, Lane] = {}
-        self.order: dict[int, int] = {}          # id of an operation -> when it was recorded
+        self.order: dict[int, int] = {}  # id of an operation -> when it was recorded
         self.ended = False
         self.complete = False
-        self.callbacks: dict[int, int] = {}      # function -> its argument
-        self.events: list[Event] = []            # events that were recorded in the capture
+        self.callbacks: dict[int, int] = {}  # function -> its argument
+        self.events: list[Event] = []  # events that were recorded in the capture
         self.marks: dict[Event, Mark] = {}
         self.groups: list[TaskGroup] = []
         self.group_error = 0
@@ -250,9 +250,9 @@ class Model:
         self.mode = NO_MODE
         self.thread: Any = None
         self.conditions: list[Condition] = []
-        self.bodies: list[Model] = []            # of its condition tasks
-        self.disabled: set[int] = set()          # ids of operations that runs pass over
-        self.changes: list[Callable[[], None]] = []      # to its tasks, that wait for `update`
+        self.bodies: list[Model] = []  # of its condition tasks
+        self.disabled: set[int] = set()  # ids of operations that runs pass over
+        self.changes: list[Callable[[], None]] = []  # to its tasks, that wait for `update`
 
     # ---- recording -------------------------------------------------------------------------------------------
 
@@ -485,9 +485,9 @@ class _Cursor:
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
         self.index = 0
-        self.current: Operation | None = None    # the copy that is to start or has started
+        self.current: Operation | None = None  # the copy that is to start or has started
         self.started = False
-        self.inner: Run | None = None            # of a condition task
+        self.inner: Run | None = None  # of a condition task
 
     def original(self) -> Operation | None:
         return self.lane.tasks[self.index] if self.index < len(self.lane.tasks) else None
@@ -498,8 +498,8 @@ class Run:
 
     def __init__(self, model: Model, stream: Stream) -> None:
         self.model = model
-        self.stream = stream                     # where it was started
-        self.passed: set[int] = set()            # ids of the recorded operations that are through
+        self.stream = stream  # where it was started
+        self.passed: set[int] = set()  # ids of the recorded operations that are through
         self.cursors = [_Cursor(lane) for lane in model.lanes.values() if lane.head]
         memory = model.machine.area(Memory)
         for condition in model.conditions:
@@ -662,7 +662,7 @@ class ModelRun(Operation):
         assert self.stream is not None
         rest = ModelRun(self.name, run)
         rest.stream, rest.place, rest.number = self.stream, self.place, self.number
-        self.number -= 1                         # this piece does not yet complete the submission
+        self.number -= 1  # this piece does not yet complete the submission
         self.stream.pending.insert(1, rest)
         return True
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .machine import Machine
 
-TICK_US = 2**32 / 1000               # what a kernel's time is counted in
+TICK_US = 2**32 / 1000  # what a kernel's time is counted in
 MOST_TICKS = 254
-LONGEST_MS = 1_000_000               # that the call in milliseconds takes
+LONGEST_MS = 1_000_000  # that the call in milliseconds takes
 
 
 class OpTimeouts:
     """The timeout of kernels of one machine."""
 
     def __init__(self, machine: Machine) -> None:
-        self.us: int | None = None               # as it was set; None: the default
+        self.us: int | None = None  # as it was set; None: the default
 
     def set(self, us: int) -> None:
         self.us = us

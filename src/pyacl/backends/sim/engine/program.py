@@ -1,4 +1,5 @@
 """Programs: loaded kernel binaries, their functions, their copies on the devices. How a file is read: elfload.py."""
+
 from __future__ import annotations
 
 import json
@@ -22,10 +23,14 @@ NO_MIX, CUBE_HALF, VECTOR_HALF, MAIN_CUBE, MAIN_VECTOR = 0, 1, 2, 3, 4
 TYPE_AICORE, TYPE_CUBE, TYPE_VECTOR, TYPE_MIX, TYPE_AICPU = 0, 1, 2, 3, 100
 # values of the MAGIC option
 MAGIC_AICORE, MAGIC_VECTOR, MAGIC_CUBE = 0x43554245, 0x41415246, 0x41494343
-_MAGIC_NAMES = {"RT_DEV_BINARY_MAGIC_ELF": MAGIC_AICORE, "RT_DEV_BINARY_MAGIC_ELF_AICUBE": MAGIC_CUBE,
-                "RT_DEV_BINARY_MAGIC_ELF_AIVEC": MAGIC_VECTOR, "FFTS_BINARY_MAGIC_ELF_MIX_AIC": MAGIC_VECTOR,
-                "FFTS_BINARY_MAGIC_ELF_MIX_AIV": MAGIC_VECTOR}
-CODE = "the code of a kernel"        # what its memory on a device is called
+_MAGIC_NAMES = {
+    "RT_DEV_BINARY_MAGIC_ELF": MAGIC_AICORE,
+    "RT_DEV_BINARY_MAGIC_ELF_AICUBE": MAGIC_CUBE,
+    "RT_DEV_BINARY_MAGIC_ELF_AIVEC": MAGIC_VECTOR,
+    "FFTS_BINARY_MAGIC_ELF_MIX_AIC": MAGIC_VECTOR,
+    "FFTS_BINARY_MAGIC_ELF_MIX_AIV": MAGIC_VECTOR,
+}
+CODE = "the code of a kernel"  # what its memory on a device is called
 _CUBE, _VECTOR = "_mix_aic", "_mix_aiv"
 _PATH_LIMIT = 4096
 INVALID = 107000
@@ -38,7 +43,7 @@ class Function:
     def __init__(self, program: Program, name: str, raw: RawKernel | None = None) -> None:
         self.program = program
         self.name = name
-        self.cpu = raw is None                   # runs on the AI CPU
+        self.cpu = raw is None  # runs on the AI CPU
         self.handle = program.table.functions.add(self)
         self.mix = NO_MIX
         self.type: int | None = TYPE_AICPU if raw is None else None
@@ -46,15 +51,15 @@ class Function:
         self.offset2 = 0
         self.length = 0 if raw is None else raw.length
         self.length2 = 0
-        self.key: int | None = None              # the number BinaryGetFunctionByEntry takes
+        self.key: int | None = None  # the number BinaryGetFunctionByEntry takes
         self.ktype = 0 if raw is None else raw.ktype
-        self.cores = (0, 0) if raw is None else raw.cores    # cube and vector cores of a block, as the file says
+        self.cores = (0, 0) if raw is None else raw.cores  # cube and vector cores of a block, as the file says
         self.ratio = 0 if raw is None else raw.ratio
         self.sched_mode = 0 if raw is None else raw.sched_mode
         self.ub_size = 0 if raw is None else raw.ub_size
-        self.room = elfload.MAX_ARGUMENTS if raw is None else raw.arguments    # arguments a handle has room for
-        self.sync_slot = False                   # has a hidden first argument: the address for synchronising cores
-        self.overflow_slot = raw is not None     # has a hidden last argument: the address of the overflow flag
+        self.room = elfload.MAX_ARGUMENTS if raw is None else raw.arguments  # arguments a handle has room for
+        self.sync_slot = False  # has a hidden first argument: the address for synchronising cores
+        self.overflow_slot = raw is not None  # has a hidden last argument: the address of the overflow flag
         self.parameters = None if raw is None else raw.parameters
         # of an AI CPU function
         self.library = ""
@@ -81,12 +86,12 @@ class Program:
 
     def __init__(self, table: Programs, kind: str, place: str) -> None:
         self.table = table
-        self.kind = kind                         # the C function that loaded it
-        self.source = place                      # the path, or what to call the data
+        self.kind = kind  # the C function that loaded it
+        self.source = place  # the path, or what to call the data
         self.loaded_at = places.caller()
         self.cpu = False
         self.lazy = False
-        self.old = False                         # loaded by aclrtBinaryLoad: bound to no device
+        self.old = False  # loaded by aclrtBinaryLoad: bound to no device
         self.machine = elfload.MIX
         self.magic = 0
         self.size = 0
@@ -95,10 +100,10 @@ class Program:
         self.inter_core_sync = False
         self.functions: dict[str, Function] = {}
         self.keys: dict[int, Function] = {}
-        self.valid: dict[int, int] = {}          # devices on which functions may be launched, as they were opened then
-        self.images: dict[int, tuple[int, Block]] = {}   # the code on the devices, as they were opened then
+        self.valid: dict[int, int] = {}  # devices on which functions may be launched, as they were opened then
+        self.images: dict[int, tuple[int, Block]] = {}  # the code on the devices, as they were opened then
         self.library = ""
-        self.callback: tuple[int, int] | None = None     # of aclrtBinarySetExceptionCallback: function, user data
+        self.callback: tuple[int, int] | None = None  # of aclrtBinarySetExceptionCallback: function, user data
         self.handle = table.programs.add(self)
 
     def image(self, device: Device, make: bool = True) -> Block | None:
@@ -266,7 +271,7 @@ class Programs:
     def _sidecar(self, program: Program, path: str) -> None:
         """What the json beside the file says; a file with complete metadata does without."""
         assert program.binary is not None
-        content = _parse_json(path[:max(path.rfind("."), 0)] + ".json")
+        content = _parse_json(path[: max(path.rfind("."), 0)] + ".json")
         if content is None:
             if program.binary.complete:
                 return
@@ -324,7 +329,7 @@ class Programs:
             program.keys.setdefault(function.key, function)
 
     def _check_type(self, raw: RawKernel) -> None:
-        refused = (0 if chips.TYPE_AICORE not in self.features else AICORE)
+        refused = 0 if chips.TYPE_AICORE not in self.features else AICORE
         only = chips.TYPE_AICORE not in self.features
         if not 0 < raw.ktype < elfload.KTYPE_END or raw.ktype == refused or (only and raw.ktype != AICORE):
             raise LoadFailure(f"{raw.name} has the KTYPE {raw.ktype}, which this chip does not run")
@@ -332,16 +337,26 @@ class Programs:
     def _describe(self, program: Program, binary: elfload.Binary, function: Function, raw: RawKernel) -> None:
         _, half = _plain_name(raw.name)
         by_magic = {MAGIC_AICORE: TYPE_AICORE, MAGIC_CUBE: TYPE_CUBE, MAGIC_VECTOR: TYPE_VECTOR}
-        by_meta = {AICORE: TYPE_AICORE, MIX_AIC_MAIN: TYPE_AICORE, MIX_AIV_MAIN: TYPE_AICORE, AIC: TYPE_CUBE,
-                   AIC_ROLLBACK: TYPE_CUBE, AIV: TYPE_VECTOR, AIV_ROLLBACK: TYPE_VECTOR}
+        by_meta = {
+            AICORE: TYPE_AICORE,
+            MIX_AIC_MAIN: TYPE_AICORE,
+            MIX_AIV_MAIN: TYPE_AICORE,
+            AIC: TYPE_CUBE,
+            AIC_ROLLBACK: TYPE_CUBE,
+            AIV: TYPE_VECTOR,
+            AIV_ROLLBACK: TYPE_VECTOR,
+        }
         if half in (CUBE_HALF, VECTOR_HALF):
             function.type = TYPE_CUBE if half == CUBE_HALF else TYPE_VECTOR
         elif binary.complete and raw.ktype in by_meta:
             function.type = by_meta[raw.ktype]
         else:
             function.type = by_magic.get(program.magic)
-        function.sync_slot = (chips.FFTS in self.features and elfload.FFTS_THROUGH_SYMBOL not in binary.implicit
-                              and (program.inter_core_sync or raw.sync == 1 or function.mix != NO_MIX))
+        function.sync_slot = (
+            chips.FFTS in self.features
+            and elfload.FFTS_THROUGH_SYMBOL not in binary.implicit
+            and (program.inter_core_sync or raw.sync == 1 or function.mix != NO_MIX)
+        )
 
     # ---- functions -------------------------------------------------------------------------------------------
 
@@ -403,8 +418,10 @@ def _with_extension(path: str, extension: str) -> str:
 
 def _parse_json(path: str) -> Any:
     """The content of a json file; None if there is none or it is broken."""
+
     def refuse(word: str) -> float:
         raise ValueError(word)
+
     try:
         if len(os.fsencode(path)) >= _PATH_LIMIT:
             return None
@@ -439,12 +456,12 @@ def _plain_name(name: str) -> tuple[str, int]:
     if cube < 0 and vector < 0:
         return name, NO_MIX
     if cube >= 0:
-        name = name[:cube] + name[cube + len(_CUBE):]
+        name = name[:cube] + name[cube + len(_CUBE) :]
         if vector < 0:
             return name, CUBE_HALF
         vector = name.rfind(_VECTOR)
-        return name[:vector] + name[vector + len(_VECTOR):], MAIN_CUBE
-    return name[:vector] + name[vector + len(_VECTOR):], VECTOR_HALF
+        return name[:vector] + name[vector + len(_VECTOR) :], MAIN_CUBE
+    return name[:vector] + name[vector + len(_VECTOR) :], VECTOR_HALF
 
 
 def _typed_name(raw: RawKernel) -> tuple[str, int]:
@@ -462,7 +479,7 @@ def _typed_name(raw: RawKernel) -> tuple[str, int]:
     at = cube if is_cube else vector
     if at < 0:
         raise LoadFailure(f"{name} is of KTYPE {ktype}, but its name does not say which half it is")
-    return name[:at] + name[at + len(_CUBE):], mix
+    return name[:at] + name[at + len(_CUBE) :], mix
 
 
 def _merge(function: Function, raw: RawKernel, main: int) -> None:
@@ -479,7 +496,7 @@ def _merge(function: Function, raw: RawKernel, main: int) -> None:
 
 def _tiling_key(name: str) -> int | None:
     """The number at the end of a name."""
-    digits = name[name.rfind("_") + 1:]
+    digits = name[name.rfind("_") + 1 :]
     if not digits or not digits.isascii() or not digits.isdigit():
         return None
     key = int(digits)
