@@ -21,3 +21,13 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 # short names in annotations and docstrings (Backend, type, name) belong to several classes; they stay without a link
 suppress_warnings = ["ref.python"]
+
+
+def keep_colons(app, what, name, obj, options, lines):
+    """Keep napoleon from taking the words before a colon in an attribute's text for its type: an empty comment first."""
+    if what in ("attribute", "property", "data"):
+        lines[:0] = ["..", ""]
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", keep_colons, priority=400)
