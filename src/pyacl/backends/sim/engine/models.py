@@ -97,7 +97,9 @@ class OutsideWait(Operation):
 
     def blocked_by(self) -> Any:
         event = self.event
-        return None if event.last is not None and event.last.done and not event.was_reset else event
+        if event.last is None or event.was_reset:
+            return event
+        return None if event.last.done else event.last
 
     def start(self, machine: Machine) -> bool:
         return True
@@ -173,6 +175,9 @@ class Branch(Operation):
         self.condition = condition
         self.kind = kind
         self.bodies = bodies
+
+    def start(self, machine: Machine) -> bool:
+        return True
 
     def body(self, machine: Machine) -> Model | None:
         """What runs now."""
