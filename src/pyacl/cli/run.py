@@ -63,11 +63,11 @@ class _AppendArgument(argparse.Action):
     """Keeps --in, --out and the others in one list, in the order in which they were written."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Optional[str] = None) -> None:
-        given = [*(namespace.arguments or ()), (self.metavar_kind, values)]
+        given = [*(namespace.arguments or ()), (self.kind, values)]
         namespace.arguments = given
 
     @property
-    def metavar_kind(self) -> str:
+    def kind(self) -> str:
         return self.option_strings[0].lstrip("-")
 
 
