@@ -147,16 +147,17 @@ class Handle:
         self.ptr = Unusable(lambda: ClosedError(f"the {what} is closed", next_step="Make a new one."))
         if self._finalizer is not None:
             self._finalizer.detach()
-        failures: list[Exception] = []
+        # nothing may break off a close half-way, Ctrl-C neither: it cannot be begun again
+        failures: list[BaseException] = []
         newest_first = reversed(self.children)
         for child in sorted(newest_first, key=lambda handle: handle.rank):
             try:
                 child.close()
-            except Exception as failure:
+            except BaseException as failure:
                 failures.append(failure)
         try:
             self._free_if_unused()
-        except Exception as failure:
+        except BaseException as failure:
             failures.append(failure)
         if failures:
             raise failures[0]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Optional, SupportsIndex, Union
 
 from pyacl._handle import Handle, close_after, drain
+from pyacl.backends.thunks import raise_pending
 from pyacl.errors import (
     AclDeviceFaultError,
     AclError,
@@ -116,26 +117,28 @@ class DeviceHandle(Handle):
     # -- the context of the calling thread --------------------------------------------------------------------------
 
     @contextmanager
-    def current(self) -> Iterator[None]:
+    def current(self, must: bool = True) -> Iterator[None]:
         """The body runs in this device's context; a thread that was in another one is put back afterwards.
 
-        For calls that act on whatever device is current: malloc, create, load, synchronize.
+        For calls that act on whatever device is current: malloc, create, load, synchronize. With ``must=False`` the
+        body runs even where the context cannot be set: what frees something has to try.
         """
         bare = self.api.unchecked
         before = types.aclrtContext()
         code = bare.aclrtGetCurrentContext(before)
-        if not code and before.value == self.context.value:
-            yield
-            return
-        if code not in (0, 107002):
-            self.api.fail(code, "aclrtGetCurrentContext")
-        self.bind()
-        if code:
-            self.forget_message()
+        mine = not code and before.value == self.context.value
+        if not mine:
+            if must:
+                raise_pending()
+                self.bind()
+            else:
+                bare.aclrtSetCurrentContext(self.context)
+            if code == 107002:
+                self.forget_message()
         try:
             yield
         finally:
-            if not code:
+            if not mine and not code:
                 bare.aclrtSetCurrentContext(before)
 
     def bind(self) -> None:
@@ -202,8 +205,9 @@ class DeviceHandle(Handle):
         """A release function for something on this device: one C call in its context."""
 
         def free(value: Any) -> None:
-            with self.current():
+            with self.current(must=False):
                 getattr(self.api, name)(value)
+            raise_pending()
 
         return free
 

@@ -9,6 +9,7 @@ from collections import deque
 from typing import Any, Callable, Optional
 
 from pyacl._handle import CALLBACK_CODES, Handle, close_after
+from pyacl.backends.thunks import raise_pending
 from pyacl.device import EVENT, STREAM, Device, DeviceHandle, milliseconds, open_device, same_device
 from pyacl.errors import AclError, AclEventError, AclTimeoutError
 from pyacl.raw import constants, types
@@ -62,13 +63,14 @@ class StreamHandle(Handle):
         if self.hung:
             device.hung = True
         try:
-            with device.current():
+            with device.current(must=False):
                 self._drop_mark()
                 if self._owned and (self.hung or device.fault is not None):
                     # the gentle way waits for what never ends
                     device.api.aclrtDestroyStreamForce(value)
                 elif self._owned:
                     device.api.aclrtDestroyStream(value)
+            raise_pending()
         finally:
             self.kept.clear()
             for token in tuple(self.tokens):
