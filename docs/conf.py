@@ -24,7 +24,7 @@ suppress_warnings = ["ref.python"]
 
 
 def keep_colons(app, what, name, obj, options, lines):
-    """With an empty comment in front, napoleon does not take the words before a colon in an attribute's text for a type."""
+    """Put an empty comment first, or napoleon takes the words before a colon in an attribute's text for its type."""
     if what in ("attribute", "property", "data"):
         lines[:0] = ["..", ""]
 

@@ -17,6 +17,7 @@ from pyacl.raw import types
 
 DOCS = sorted((pages.ROOT / "docs").rglob("*.md"))
 WITH_PYTHON = [page for page in DOCS if any(b.language == "python" and not b.needs for b in pages.blocks(page))]
+TEXTS = [*DOCS, *sorted(pages.ROOT.glob("*.md")), *sorted((pages.ROOT / "samples").rglob("*.md"))]
 COMMANDS = [(page.name, c) for page in DOCS for c in pages.pyacl_commands(page)]
 #: what the text calls an object of which class; attributes that are set when an object is made
 SET = {"object", "shape", "dtype", "device", "raw_text", "code", "function"}
@@ -61,7 +62,7 @@ def test_commands_run(page, command, tmp_path):
     assert (done.returncode, done.stderr) == (0, ""), f"{page}: {command}\n{done.stdout}"
 
 
-@pytest.mark.parametrize("page", [*DOCS, *sorted(pages.ROOT.glob("*.md"))], ids=name)
+@pytest.mark.parametrize("page", TEXTS, ids=name)
 def test_names_in_the_text_exist(page):
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
     code = " ".join(re.findall(r"`([^`\n]+)`", text))
@@ -80,7 +81,7 @@ def test_names_in_the_text_exist(page):
     assert missing == []
 
 
-@pytest.mark.parametrize("page", [*DOCS, *sorted(pages.ROOT.glob("*.md"))], ids=name)
+@pytest.mark.parametrize("page", TEXTS, ids=name)
 def test_links_lead_to_files(page):
     text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
     links = re.findall(r"\]\(([^)#\s]+)", text)
