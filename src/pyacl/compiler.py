@@ -275,7 +275,8 @@ def compile(
         ``dav-2002`` (310P).
     core : {"vector", "cube", "mix", "aicore"}, optional
         For CCE only: the cores to compile for. By default what the source declares (``__vector__``, ``__cube__``,
-        ``__mix__``, ``KERNEL_TASK_TYPE_DEFAULT``), else vector. Ascend C as a language knows by itself.
+        ``__mix__``, ``KERNEL_TASK_TYPE_DEFAULT``), else vector. Ascend C as a language knows by itself. In CCE, a mixed
+        kernel for Atlas A2 and A3 takes the synchronization address as its first parameter; the runtime passes it.
     simt : bool
         The source has SIMT kernels (Ascend 950).
     shared : bool
