@@ -7,7 +7,7 @@ import struct
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import undefined
 from simulated_kernels import (
@@ -63,6 +63,7 @@ def test_every_parameter_starts_on_a_multiple_of_8(calls, plain):
     assert handle.block.raw[56] == 0xEE
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12))
 def test_offsets_are_those_of_packing_by_8(sizes):
     calls = Kernels(unregistered="skip")

@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import undefined
 from simulated_kernels import INVALID_PARAM, NOT_SUPPORTED, PARAM_INVALID, Kernels
@@ -51,6 +51,7 @@ def test_bfloat16(calls):
     assert bf16_to_float(found).tolist() == [1.5, 256.0]  # 257 is between two bfloat16 numbers: to even
 
 
+@settings(deadline=None)
 @given(st.floats(width=32))
 def test_bfloat16_is_the_nearest(value):
     (bits,) = float_to_bf16(np.array([value], np.float32))

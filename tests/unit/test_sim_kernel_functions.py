@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import undefined
 from simulated_kernels import VECTOR, Handle, Kernels, code, u64
@@ -167,6 +167,7 @@ def test_arguments_lie_at_their_natural_alignment(calls):
     assert [type(value).__name__ for value in seen[0][:4]] == ["uint8", "uint8", "uint64", "float16"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["u1", "u2", "i4", "u8", "f4", "f8"]), min_size=1, max_size=8), st.data())
 def test_decoding_is_the_inverse_of_packing(types, data):
     values = [np.dtype(t).type(data.draw(st.integers(0, 100))) for t in types]

@@ -8,7 +8,7 @@ import json
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import undefined
 from simulated_kernels import AICORE, CUBE, NOT_SUPPORTED, PARAM_INVALID, VECTOR, Handle, Kernels, code
@@ -76,6 +76,7 @@ def test_looks_at_neither_magic_type_machine_nor_flags(offset, value):
     assert read(bytes(data)).kernels[0].name == "k"
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_damaged_files_fail_or_load_but_never_raise_anything_else(data):
     content = bytearray(make_kernel_object(["a", KernelSpec("b", core="mix", args=(8, 4))], sync=True, sched_mode=1))

@@ -95,12 +95,16 @@ def launch_kernel_with_host_args(
     size = args_size & 0xFFFF_FFFF
     launch.check_block_size(size)
     count = place_holder_num & 0xFFFF
-    if count and not place_holder_array:
+    if not count:
+        data = hostmem.read_bytes(host_args, size)
+        launch.with_bytes(sim, call, function, num_blocks, stream, launch_attributes(cfg), data)
+        return
+    if not place_holder_array:
         raise refusals.null("argsInfo->hostInputInfoPtr")
     pairs = range(place_holder_array, place_holder_array + 8 * count, 8)
     placeholders = [(hostmem.read_u32(pair), hostmem.read_u32(pair + 4)) for pair in pairs]
+    launch.check_placeholders(function, size, placeholders)
     block = hostmem.view(host_args, size)
-    launch.check_placeholders(function, len(block), placeholders)
     launch.with_block(sim, call, function, num_blocks, stream, launch_attributes(cfg), block, placeholders)
 
 

@@ -127,6 +127,7 @@ class _Argument(NamedTuple):
     type: Any  # what the annotation said
     dtype: np.dtype[Any]
     offset: int
+    shown: str  # what messages call it
 
 
 class Emulation:
@@ -151,8 +152,8 @@ class Emulation:
             found.append(self._read(parameter, scope))
         layout = Layout([_parameter_of(name, kind, type_) for name, kind, type_ in found])
         self.arguments = tuple(
-            _Argument(name, kind, type_, np.dtype(type_), offset)
-            for (name, kind, type_), offset in zip(found, layout.offsets)
+            _Argument(parameter, kind, type_, np.dtype(type_), offset, f"{name}({parameter})")
+            for (parameter, kind, type_), offset in zip(found, layout.offsets)
         )
         ends = [a + p.size for a, p in zip(layout.offsets, layout.parameters)]
         self.size = ends[-1] if ends else 0
@@ -195,7 +196,7 @@ class Emulation:
         dtype = argument.dtype
         if argument.kind in POINTERS:
             address = int.from_bytes(data[argument.offset : argument.offset + 8], "little")
-            return device_array(memory, address, dtype, argument.kind != "In", f"{self.name}({argument.name})")
+            return device_array(memory, address, dtype, argument.kind != "In", argument.shown)
         raw = data[argument.offset : argument.offset + dtype.itemsize]
         if hasattr(argument.type, "from_buffer_copy"):
             return argument.type.from_buffer_copy(raw)
@@ -243,7 +244,8 @@ class DeviceArray(np.ndarray):
     """
 
     address: int | None = None
-    note = ""
+    block: MemoryBlock | None = None
+    name = ""
 
     def __array_finalize__(self, source: Any) -> None:
         self.address = None
@@ -286,7 +288,9 @@ class DeviceArray(np.ndarray):
             key = key[0]
         if isinstance(key, (int, np.integer)) and key >= beyond:
             beyond = int(key)
-        return KernelFault(self.address + beyond * self.itemsize, self.note)
+        behind = f" ({self.block.describe()})" if self.block is not None else ""
+        why = f"{self.name}: it has {len(self)} elements of {self.dtype}{behind}"
+        return KernelFault(self.address + beyond * self.itemsize, why)
 
 
 class Nowhere:
@@ -331,8 +335,7 @@ def device_array(memory: Memory, address: int, dtype: np.dtype[Any], writable: b
     if not count:
         return Nowhere(address, f"{name}: only {extent} bytes are left behind it ({block.describe()})")
     array = memory.view(address, count * dtype.itemsize, name).view(dtype).view(DeviceArray)
-    array.address = address
-    array.note = f"{name}: it has {count} elements of {dtype} ({block.describe()})"
+    array.address, array.block, array.name = address, block, name
     if not writable:
         array.flags.writeable = False
     return array

@@ -67,9 +67,8 @@ class KernelLaunch(Operation):
         data: bytes | None,
         source: tuple[int, int],
         attributes: Attributes,
-        access: Access,
     ) -> None:
-        super().__init__(name, access, locked=emulation is None)
+        super().__init__(name, locked=emulation is None)
         self.function = function
         self.emulation = emulation
         self.blocks = blocks
@@ -78,6 +77,29 @@ class KernelLaunch(Operation):
         self.attributes = attributes
         self.copy: Block | None = None  # the block on the device, where placeholders point into it
         self.kept = False  # a model runs it again: its copy stays
+
+    @property
+    def access(self) -> Access:
+        """What the emulation declares to read and write, each to the end of its allocation. Found out when asked."""
+        if self.emulation is None or self.data is None:
+            return NO_ACCESS
+        data = self.data[8:] if self.function.sync_slot else self.data
+        memory = self.function.program.table.machine.area(Memory)
+        reads, writes = [], []
+        for kind, address in self.emulation.pointers(data):
+            block = memory.find(address)
+            if block is None:
+                continue
+            extent = (address, max(kernels.extent_end(block, address) - address, 0))
+            if kind != "Out":
+                reads.append(extent)
+            if kind != "In":
+                writes.append(extent)
+        return Access(tuple(reads), tuple(writes))
+
+    @access.setter
+    def access(self, given: Access) -> None:
+        """What every operation is given at first says nothing here."""
 
     def start(self, machine: Machine) -> bool:
         function = self.function
@@ -233,30 +255,12 @@ def submit(
     if not function.cpu:
         function.program.image(stream.context.device)
     emulation = machine.area(kernels.Kernels).required(function)
-    access = NO_ACCESS
     if emulation is not None:
         kernels.check_size(function, emulation, len(data) if data is not None else source[1], call)
-        if data is not None:
-            access = _access(machine, function, emulation, data)
-    operation = KernelLaunch(call, function, emulation, blocks, data, source, attributes, access)
+    operation = KernelLaunch(call, function, emulation, blocks, data, source, attributes)
     operation.copy = copied
     stream.submit(operation)
     return operation
-
-
-def _access(machine: Machine, function: Function, emulation: Emulation, data: bytes) -> Access:
-    memory = machine.area(Memory)
-    reads, writes = [], []
-    for kind, address in emulation.pointers(data[8:] if function.sync_slot else data):
-        block = memory.find(address)
-        if block is None:
-            continue
-        extent = (address, max(kernels.extent_end(block, address) - address, 0))
-        if kind != "Out":
-            reads.append(extent)
-        if kind != "In":
-            writes.append(extent)
-    return Access(tuple(reads), tuple(writes))
 
 
 def with_handle(
@@ -269,7 +273,7 @@ def with_handle(
     arguments: Arguments,
 ) -> None:
     """Launch with an argument handle that was checked. The block is copied; the handle may be used again at once."""
-    attributes = read_attributes(machine, function, given)
+    attributes = DEFAULTS if given is None and not function.mix else read_attributes(machine, function, given)
     stream = target(machine, function, handle, call)
     block = arguments.block[: arguments.size]
     pieces = [(p.offset, p.data, p.data_size) for p in arguments.parameters if p.placeholder]
@@ -290,12 +294,25 @@ def with_block(
     """Launch with a block in host memory; `placeholders`: (offset of the address, offset of the data)."""
     attributes = read_attributes(machine, function, given)
     stream = target(machine, function, handle, call)
-    copied = None
-    if placeholders:
-        starts = sorted({data for _, data in placeholders} | {len(block)})
-        pieces = [(a, d, next((s for s in starts if s > d), d) - d) for a, d in placeholders]
-        copied = _copy(machine, stream, block, pieces)
+    starts = sorted({data for _, data in placeholders} | {len(block)})
+    pieces = [(a, d, next((s for s in starts if s > d), d) - d) for a, d in placeholders]
+    copied = _copy(machine, stream, block, pieces)
     submit(machine, call, function, blocks, stream, block.tobytes(), (0, 0), attributes, copied)
+
+
+def with_bytes(
+    machine: Machine,
+    call: str,
+    function: Function,
+    blocks: int,
+    handle: int,
+    given: Sequence[tuple[int, bytes]] | None,
+    data: bytes,
+) -> None:
+    """Launch with a whole block."""
+    attributes = DEFAULTS if given is None and not function.mix else read_attributes(machine, function, given)
+    stream = target(machine, function, handle, call)
+    submit(machine, call, function, blocks, stream, data, (0, 0), attributes, None)
 
 
 def with_packed(
