@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import threading
 
 import numpy as np
 import pytest
@@ -483,6 +484,103 @@ def test_faults_of_cpu_kernels(calls):
     calls.api.aclrtRegisterCpuFunc(binary, b"run", b"Mul", function)
     calls.host_launch(function, u64(0))
     assert code(calls.sync) == AICPU_EXCEPTION
+
+
+class Told:
+    """Exception callbacks that keep what they are told."""
+
+    def __init__(self, calls):
+        self.calls = calls
+        self.all, self.binary = [], []
+        self.callback = c.aclrtExceptionInfoCallback(self._machine)
+        self.binary_callback = c.aclrtOpExceptionCallback(self._binary)
+
+    def _machine(self, info):
+        api = self.calls.backend_api
+        self.all.append([getattr(api, f"aclrtGet{what}FromExceptionInfo")(info) for what in FIELDS])
+
+    def _binary(self, info, user_data):
+        address, size, function = ctypes.c_void_p(), ctypes.c_uint32(), c.aclrtFuncHandle()
+        api = self.calls.backend_api
+        answers = (
+            api.aclrtGetArgsFromExceptionInfo(info, address, size),
+            api.aclrtGetFuncHandleFromExceptionInfo(info, function),
+        )
+        block = self.calls.bytes_at(address.value, size.value) if address.value else b""
+        self.binary.append((user_data, answers, block, self.calls.name(function) if function.value else None))
+
+
+FIELDS = ("TaskId", "StreamId", "ThreadId", "DeviceId", "ErrorCode")
+
+
+@pytest.fixture
+def told(calls):
+    calls.backend_api = calls.api.unchecked
+    return Told(calls)
+
+
+def test_the_program_is_told_of_exceptions(calls, told):
+    @sim.kernel
+    def k(n: np.uint32, x: sim.In[np.int32]):
+        if n:
+            x[n]
+
+    binary = calls.load(make_kernel_object("k"))
+    function = calls.function(binary, "k")
+    calls.api.aclrtSetExceptionInfoCallback(told.callback)
+    calls.api.aclrtBinarySetExceptionCallback(binary, told.binary_callback, 77)
+    memory = calls.malloc(64)
+    blocks = len(calls.backend.machine.area(Memory).blocks)
+    first, second = struct.pack("<QQ", 0, memory), struct.pack("<QQ", 99, memory)
+    calls.host_launch(function, first)
+    calls.host_launch(function, second)
+    assert code(calls.sync) == VECTOR_EXCEPTION
+    stream = calls.number("aclrtStreamGetId", calls.s, kind=ctypes.c_int32)
+    assert told.all == [[2, stream, threading.get_native_id(), 0, VECTOR_EXCEPTION]]
+    assert told.binary == [(77, (0, 0), second, "k")]
+    assert len(calls.backend.machine.area(Memory).blocks) == blocks
+
+    calls.api.aclrtSetExceptionInfoCallback(None)
+    calls.host_launch(function, second)
+    assert code(calls.sync) == VECTOR_EXCEPTION
+    assert (len(told.all), len(told.binary)) == (1, 2)
+
+
+def test_exceptions_with_the_arguments_on_the_device(calls, told):
+    @sim.kernel
+    def k(x: sim.In[np.int32]):
+        x[16]
+
+    binary = calls.load(make_kernel_object("k"))
+    calls.api.aclrtBinarySetExceptionCallback(binary, told.binary_callback, None)
+    calls.host_launch(calls.function(binary, "k"), u64(8, 5), placeholders=[(0, 8)])
+    assert code(calls.sync) == VECTOR_EXCEPTION
+    (user_data, answers, block, name), *_ = told.binary
+    assert (user_data, answers, len(block), block[8:], name) == (None, (0, 0), 16, u64(5), "k")
+
+
+def test_exceptions_of_cpu_kernels_say_no_arguments():
+    calls = Kernels(cann="9.2.0-beta.2")
+    calls.backend_api = calls.api.unchecked
+    told = Told(calls)
+
+    @sim.kernel
+    def Mul(x: sim.In[np.int32]):  # noqa: N802
+        x[0]
+
+    binary = calls.load(b"\x7fELF library", (3, 2))
+    function = c.aclrtFuncHandle()
+    calls.api.aclrtRegisterCpuFunc(binary, b"run", b"Mul", function)
+    calls.api.aclrtExceptionInfoCallbackRegister(told.callback)
+    calls.api.aclrtBinarySetExceptionCallback(binary, told.binary_callback, None)
+    calls.host_launch(function, u64(0))
+    assert code(calls.sync) == AICPU_EXCEPTION
+    assert [each[4] for each in told.all] == [AICPU_EXCEPTION]
+    assert told.binary == [(None, (-1, 107000), b"", None)]
+    calls.api.aclrtExceptionInfoCallbackUnregister(told.callback)
+    calls.host_launch(function, u64(0))
+    assert code(calls.sync) == AICPU_EXCEPTION
+    assert len(told.all) == 1
 
 
 def test_the_arguments_of_a_launch_are_freed(calls):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import struct
 import time
 
+from ..engine.exceptions import KernelException, Listener
 from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
-from . import hostmem
+from . import hostcall, hostmem
 from .registry import answers
 
 THREAD_LEVEL, CONTEXT_LEVEL = 0, 1
@@ -106,27 +109,63 @@ def runtime_peek_at_last_error(sim: Machine, level: int) -> int:
 # ---- exceptions on a device ----------------------------------------------------------------------------------
 
 
+# where an exception information has what: the structure rtExceptionInfo of the library's own header
+EXCEPTION_KIND, EXCEPTION_SIZE, EXCEPTION_ARGUMENTS = 24, 32, 40
+EXCEPTION_BINARY_SIZE, EXCEPTION_BINARY, EXCEPTION_NAME_SIZE, EXCEPTION_NAME = 64, 72, 80, 88
+EXCEPTION_INFO_BYTES = 2048
+EXCEPTION_OF_AICORE = 2
+
+
+def described(told: KernelException) -> ctypes.Array[ctypes.c_char]:
+    """An exception as the functions of the program get it: valid as long as the result lives."""
+    function = told.launch.function
+    name = ctypes.create_string_buffer(function.name.encode("utf-8", "surrogateescape"))
+    info = ctypes.create_string_buffer(EXCEPTION_INFO_BYTES)
+    struct.pack_into("<5I", info, 0, told.task, told.stream, told.thread & 0xFFFFFFFF, told.device, told.code)
+    if not function.cpu:
+        address, size = told.arguments
+        struct.pack_into("<I", info, EXCEPTION_KIND, EXCEPTION_OF_AICORE)
+        struct.pack_into("<I", info, EXCEPTION_SIZE, size)
+        struct.pack_into("<Q", info, EXCEPTION_ARGUMENTS, address)
+        struct.pack_into("<I", info, EXCEPTION_BINARY_SIZE, function.program.size & 0xFFFFFFFF)
+        struct.pack_into("<Q", info, EXCEPTION_BINARY, function.program.handle)
+        struct.pack_into("<I", info, EXCEPTION_NAME_SIZE, len(name) - 1)
+        struct.pack_into("<Q", info, EXCEPTION_NAME, ctypes.addressof(name))
+    info.name = name  # type: ignore[attr-defined]  # keeps it alive
+    return info
+
+
 class ExceptionCallback:
     """The function that is told of exceptions on a device; see `aclrtSetExceptionInfoCallback`."""
 
     def __init__(self, machine: Machine) -> None:
+        self.listener = machine.area(Listener)
         self.address = 0
 
+    def set(self, address: int) -> None:
+        """The function at an address from now on; 0: none."""
+        self.address = address
+        if not address:
+            self.listener.callback = None
+            return
+        function = hostcall.function(address, "void", "p")
+        self.listener.callback = lambda told: function(described(told))
 
-@answers("aclrtSetExceptionInfoCallback", partly="the function is kept; see the fault injection for when it is called")
+
+@answers("aclrtSetExceptionInfoCallback")
 def set_exception_info_callback(sim: Machine, callback: int) -> None:
-    sim.area(ExceptionCallback).address = callback
+    sim.area(ExceptionCallback).set(callback)
 
 
 @answers("aclrtExceptionInfoCallbackRegister", "rtSetTaskFailCallback")
 def register_exception_callback(sim: Machine, callback: int) -> None:
-    sim.area(ExceptionCallback).address = callback
+    sim.area(ExceptionCallback).set(callback)
 
 
 @answers("aclrtExceptionInfoCallbackUnregister")
 def unregister_exception_callback(sim: Machine, callback: int) -> None:
     if sim.area(ExceptionCallback).address == callback:
-        sim.area(ExceptionCallback).address = 0
+        sim.area(ExceptionCallback).set(0)
 
 
 def _exception_field(offset: int) -> None:

@@ -8,7 +8,16 @@ from ..engine.chips import SYNC_ADDRESS
 from ..engine.failures import AclLayerError, RuntimeLayerError, UndefinedBehavior
 from ..engine.machine import Machine
 from ..engine.program import MAGIC_AICORE, MAGIC_CUBE, MAGIC_VECTOR, Function, Program, Programs
-from . import hostmem
+from . import hostcall, hostmem
+from .errors import (
+    EXCEPTION_ARGUMENTS,
+    EXCEPTION_BINARY,
+    EXCEPTION_KIND,
+    EXCEPTION_NAME,
+    EXCEPTION_OF_AICORE,
+    EXCEPTION_SIZE,
+    described,
+)
 from .registry import answers, require, runtime_require
 
 # types of load options
@@ -178,7 +187,9 @@ def register_cpu_func(sim: Machine, handle: int, func_name: int, kernel_name: in
 def binary_set_exception_callback(sim: Machine, bin_handle: int, callback: int, user_data: int) -> None:
     if not bin_handle or not callback:
         raise refusals.inner("binHandle or callback is null")
-    _program(sim, bin_handle, "aclrtBinarySetExceptionCallback").callback = (callback, user_data)
+    program = _program(sim, bin_handle, "aclrtBinarySetExceptionCallback")
+    function = hostcall.function(callback, "void", "p", "p")
+    program.callback = lambda told: function(described(told), user_data or None)
 
 
 @answers("aclrtBinaryGetGlobal", required="bin_handle name")
@@ -413,19 +424,28 @@ def kernel_args_finalize(sim: Machine, args_handle: int) -> None:
 # ---- exceptions ----------------------------------------------------------------------------------------------
 
 
-@answers("aclrtGetArgsFromExceptionInfo", partly="no exception is described to a callback")
-def get_args_from_exception_info(sim: Machine, info: int, dev_args_ptr: int, dev_args_len: int) -> int:
+@answers("aclrtGetArgsFromExceptionInfo")
+def get_args_from_exception_info(sim: Machine, info: int, dev_args_ptr: int, dev_args_len: int) -> None:
     if not info:
         raise refusals.inner("exception information is null", INVALID_EXCEPTION_INFO)
     if not dev_args_ptr or not dev_args_len:
         raise refusals.inner("devArgsPtr or devArgsLen is null")
-    raise refusals.inner("the exception information is not that of an AI Core task", INVALID_EXCEPTION_INFO)
+    kind = hostmem.read_u32(info + EXCEPTION_KIND)
+    if kind != EXCEPTION_OF_AICORE:
+        raise refusals.inner(f"exception information type = {kind} is invalid", INVALID_EXCEPTION_INFO)
+    hostmem.write_pointer(dev_args_ptr, hostmem.read_pointer(info + EXCEPTION_ARGUMENTS))
+    hostmem.write_u32(dev_args_len, hostmem.read_u32(info + EXCEPTION_SIZE))
 
 
-@answers("aclrtGetFuncHandleFromExceptionInfo", partly="no exception is described to a callback")
+@answers("aclrtGetFuncHandleFromExceptionInfo")
 def get_func_handle_from_exception_info(sim: Machine, info: int, func: int) -> None:
     if not info:
         raise refusals.inner("exception information is null", INVALID_EXCEPTION_INFO)
     if not func:
         raise refusals.inner("func is null")
-    raise refusals.invalid("the exception information is not that of a kernel")
+    hostmem.write_pointer(func, 0)
+    if hostmem.read_u32(info + EXCEPTION_KIND) != EXCEPTION_OF_AICORE:
+        raise RuntimeLayerError(107000, "EE1001", "the exception information is not that of a kernel")
+    program = _program(sim, hostmem.read_pointer(info + EXCEPTION_BINARY), "aclrtGetFuncHandleFromExceptionInfo")
+    name = hostmem.read_text(hostmem.read_pointer(info + EXCEPTION_NAME))
+    hostmem.write_pointer(func, sim.area(Programs).function_by_name(program, name).handle)

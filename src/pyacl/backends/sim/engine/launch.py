@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from . import chips, kernels, refusals
+from . import chips, exceptions, kernels, refusals
 from .arguments import Addresses
-from .failures import AclLayerError, UndefinedBehavior
+from .failures import AclLayerError, RuntimeLayerError, UndefinedBehavior
 from .memory import Block, Memory
 from .operation import NO_ACCESS, Access, Operation
 from .program import NO_MIX, Function, Programs
@@ -54,9 +55,10 @@ class KernelLaunch(Operation):
     ----------
     data : the argument block as it was at the launch; None if it lies on the device
     source : (device address, bytes) of a block on the device
+    thread : system id of the thread that launched it
     """
 
-    __slots__ = ("function", "emulation", "blocks", "data", "source", "attributes", "copy", "kept")
+    __slots__ = ("function", "emulation", "blocks", "data", "source", "attributes", "copy", "kept", "thread")
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class KernelLaunch(Operation):
         self.attributes = attributes
         self.copy: Block | None = None  # the block on the device, where placeholders point into it
         self.kept = False  # a model runs it again: its copy stays
+        self.thread = threading.get_native_id()
 
     @property
     def access(self) -> Access:
@@ -110,20 +113,29 @@ class KernelLaunch(Operation):
             if self.emulation is not None:
                 self._run(machine, memory, self.emulation)
         finally:
-            if not self.kept:
-                self.release(memory)
+            if self.copy is not None and not self.kept:
+                if self.locked:
+                    self.release(memory)
+                else:
+                    with machine.lock:
+                        self.release(memory)
         return True
 
     def _run(self, machine: Machine, memory: Memory, emulation: Emulation) -> None:
         data = self.data
         if data is None:
             data = memory.read(self.source[0], self.source[1], self.name)
+        block = data
         if self.function.sync_slot:
             data = data[8:]
         assert self.stream is not None
         where = f"device_id={self.stream.context.device.index}, stream_id={self.stream.number}, task_id={self.number}"
         # one dimension of a launch has 16 bits on its way to the device
-        kernels.execute(memory, self.function, emulation, data, self.blocks & 0xFFFF, where)
+        try:
+            kernels.execute(memory, self.function, emulation, data, self.blocks & 0xFFFF, where)
+        except RuntimeLayerError as fault:
+            exceptions.tell(machine, self, fault.code, block)
+            raise
 
     def release(self, memory: Memory) -> None:
         """Give the copy of the block back."""

@@ -898,7 +898,7 @@ class Models:
             # what the recorded driver answers; a kernel that computes something is updated
             raise _failed(UPDATE_NOT_SUPPORTED, "current ts version does not support update no mix op")
         task.release(self.machine.area(Memory))
-        for field in ("function", "emulation", "blocks", "data", "source", "attributes", "copy", "access", "locked"):
+        for field in ("function", "emulation", "blocks", "data", "source", "attributes", "copy", "thread", "locked"):
             setattr(task, field, getattr(operation, field))
         return True
 

@@ -15,6 +15,7 @@ from .memory import Block, Memory
 
 if TYPE_CHECKING:
     from .device import Device
+    from .exceptions import Callback as ExceptionCallback
     from .machine import Machine
 
 # kinds of mix functions: one half only, or both with the main half
@@ -103,7 +104,7 @@ class Program:
         self.valid: dict[int, int] = {}  # devices on which functions may be launched, as they were opened then
         self.images: dict[int, tuple[int, Block]] = {}  # the code on the devices, as they were opened then
         self.library = ""
-        self.callback: tuple[int, int] | None = None  # of aclrtBinarySetExceptionCallback: function, user data
+        self.callback: ExceptionCallback | None = None  # of aclrtBinarySetExceptionCallback
         self.handle = table.programs.add(self)
 
     def image(self, device: Device, make: bool = True) -> Block | None:
