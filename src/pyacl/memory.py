@@ -728,13 +728,19 @@ def _element(value: Any, dtype: np.dtype[Any]) -> bytes:
     """The bytes of one element; a number that the dtype cannot hold is refused."""
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and dtype.kind in "iu":
         limits = np.iinfo(dtype)
-        if value != value or int(value) != value or not limits.min <= value <= limits.max:
+        if not math.isfinite(value) or int(value) != value or not limits.min <= value <= limits.max:
             raise ValueError(f"value: {value!r} is no {dtype} ({limits.min} to {limits.max})")
         value = int(value)
+    # the floating types of ml_dtypes are of kind V, and no numpy.void
+    floating = dtype.kind in "fc" or (dtype.kind == "V" and dtype.type is not np.void)
     try:
-        with np.errstate(over="raise"):
-            return np.asarray(value).astype(dtype).reshape(()).tobytes()
-    except FloatingPointError:
-        raise ValueError(f"value: {value!r} is too large for {dtype}") from None
+        with np.errstate(all="ignore"):
+            given = np.asarray(value)
+            element = given.astype(dtype).reshape(())
+            finite = floating and given.dtype.kind in "iuf" and np.isfinite(given)
+            overflow = finite and not np.isfinite(element.astype(complex))
     except (TypeError, ValueError) as error:
         raise TypeError(f"value: {value!r} is no {dtype}: {error}") from None
+    if overflow:
+        raise ValueError(f"value: {value!r} is too large for {dtype}")
+    return element.tobytes()
