@@ -11,6 +11,7 @@ import ctypes
 import dataclasses
 import functools
 import itertools
+import operator
 import re
 import struct
 from collections.abc import Sequence
@@ -140,9 +141,7 @@ _BYTES = (bytes, bytearray, memoryview)
 # -- values that have a width of their own ---------------------------------------------------------------------------
 
 
-def _address_of(value: Any) -> int:
-    address: int = value.__npu_address__
-    return address
+_address_of: Callable[[Any], int] = operator.attrgetter("__npu_address__")
 
 
 def _raw_pointer(value: Any) -> int:
@@ -155,9 +154,7 @@ _RAW_POINTER = _POINTER._replace(encode=_raw_pointer)
 _PLACEHOLDER = _POINTER._replace(text="placeholder", encode=lambda _value: 0)
 
 
-def _to_bytes(value: Any) -> bytes:
-    raw: bytes = value.tobytes()
-    return raw
+_to_bytes: Callable[[Any], bytes] = operator.methodcaller("tobytes")
 
 
 def _by_value(text: str, size: int, align: int, encode: Callable[[Any], Any] = bytes) -> Parameter:
@@ -598,6 +595,7 @@ class Layout:
 
     def __init__(self, parameters: Sequence[Parameter], placeholders: Sequence[int] = ()) -> None:
         self.parameters = tuple(parameters)
+        self.encoders = tuple(parameter.encode for parameter in self.parameters)
         self.placeholders = tuple(placeholders)
         offsets = []
         offset = 0
@@ -706,6 +704,8 @@ class Packer:
         self.kernel = kernel
         self.declared: Optional[tuple[Parameter, ...]] = None if signature is None else parse_signature(signature)
         self._layouts: dict[Any, Layout] = {}
+        # the same, where the types alone decide: the usual case, and cheaper to look up
+        self._by_type: dict[tuple[type, ...], Layout] = {}
 
     def pack(self, args: Sequence[Any]) -> Packed:
         """The packed arguments.
@@ -717,17 +717,24 @@ class Packer:
         ValueError
             For a number that does not fit its parameter.
         """
-        layout = self._layout(args)
-        values = []
-        for position, (parameter, value) in enumerate(zip(layout.parameters, args)):
-            try:
-                values.append(parameter.encode(value))
-            except (TypeError, ValueError) as error:
-                # ClosedError and its like are ValueErrors that speak for themselves
-                if type(error) in (TypeError, ValueError):
-                    raise type(error)(f"{self.name_of(position, args)}: {error}") from None
-                raise
-        return Packed(layout, values, tuple(args[i].data for i in layout.placeholders))
+        layout = self._by_type.get(tuple(map(type, args)))
+        if layout is None:
+            layout = self._layout(args)
+        values: list[Any] = []
+        try:
+            for encode, value in zip(layout.encoders, args):
+                values.append(encode(value))
+        except (TypeError, ValueError) as error:
+            # ClosedError and its like are ValueErrors that speak for themselves
+            if type(error) in (TypeError, ValueError):
+                raise type(error)(f"{self.name_of(len(values), args)}: {error}") from None
+            raise
+        data = tuple([args[i].data for i in layout.placeholders]) if layout.placeholders else ()
+        return Packed(layout, values, data)
+
+    def knows(self, args: Sequence[Any]) -> bool:
+        """Whether arguments of these types were packed before."""
+        return tuple(map(type, args)) in self._by_type
 
     @property
     def declared_layout(self) -> Optional[Layout]:
@@ -754,6 +761,8 @@ class Packer:
         found = self._layouts.get(key)
         if found is None:
             found = self._layouts[key] = self._make(args)
+        if self.declared is not None or all(_key(value) is type(value) for value in args):
+            self._by_type[tuple(map(type, args))] = found
         return found
 
     def _make(self, args: Sequence[Any]) -> Layout:

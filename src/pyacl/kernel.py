@@ -266,12 +266,12 @@ class Kernel:
         if packed.layout not in self._checked:
             self._check(packed.layout, args)
             self._checked.add(packed.layout)
-        here = self.device.id
-        for position, value in enumerate(args):
-            if isinstance(value, DeviceBuffer) and value.device.id != here:
+        here = self.device
+        for value in args:
+            if isinstance(value, DeviceBuffer) and value.device is not here and value.device.id != here.id:
                 raise ValueError(
-                    f"{self._packer.name_of(position, args)}: the buffer belongs to device {value.device.id}, the "
-                    f"kernel to device {here}; copy it with copy_to or through the host"
+                    f"{self._packer.name_of(_position(value, args), args)}: the buffer belongs to device "
+                    f"{value.device.id}, the kernel to device {here.id}; copy it with copy_to or through the host"
                 )
         return packed
 
@@ -303,6 +303,10 @@ class Kernel:
         raise TypeError(
             f"{takes}; these {count} make {layout.size}: something is missing after argument {count}, or too narrow"
         )
+
+
+def _position(value: object, args: Sequence[object]) -> int:
+    return next(position for position, other in enumerate(args) if other is value)
 
 
 class BoundKernel:
@@ -666,7 +670,9 @@ class _UserMemory(_Route):
         self._free: dict[Any, list[_Slot]] = {}
 
     def launch(self, blocks: int, stream: StreamHandle, config: Any, packed: Packed) -> None:
-        key = (packed.layout.key, *map(len, packed.placeholders))
+        key: Any = packed.layout.key
+        if packed.placeholders:
+            key = (key, *map(len, packed.placeholders))
         free = self._free.get(key)
         if free is None:
             free = self._free.setdefault(key, [])

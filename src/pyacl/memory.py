@@ -163,9 +163,8 @@ class DeviceBuffer(_Buffer):
         memory.own(buffer)
         return buffer
 
-    @property
-    def __npu_address__(self) -> int:
-        return self.address
+    #: what `pyacl.arguments` takes for a pointer
+    __npu_address__ = _Buffer.address
 
     def __enter__(self) -> DeviceBuffer:
         self._memory.get()
