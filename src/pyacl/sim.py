@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .backends.sim import Backend
 from .backends.sim.engine.failures import Deadlock, UndefinedBehavior
+from .backends.sim.engine.findings import Hazard, HazardError, HazardWarning
 from .backends.sim.engine.kernels import Block, In, InOut, Out, Scalar, Struct, UnregisteredKernel, kernel
 from .backends.sim.engine.report import Report
 
@@ -11,6 +12,9 @@ __all__ = [
     "Backend",
     "Block",
     "Deadlock",
+    "Hazard",
+    "HazardError",
+    "HazardWarning",
     "In",
     "InOut",
     "Out",

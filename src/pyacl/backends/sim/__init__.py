@@ -7,7 +7,7 @@ bridge/   C entry points on top of it
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...raw.functions import FUNCTIONS
 from ..thunks import Thunk
@@ -17,6 +17,10 @@ from .engine import profiles
 from .engine.clock import Clock
 from .engine.machine import Machine
 from .engine.report import Report, report
+
+if TYPE_CHECKING:
+    from .engine.findings import Hazard
+    from .engine.hazards import Hazards
 
 __all__ = ["Backend"]
 
@@ -38,7 +42,8 @@ class Backend:
         When work on streams runs: "lazy" (when something waits for it), "eager" (at once) or "random(7)" (in any order
         that events and notifies allow, decided by the seed 7).
     hazards : {"off", "warn", "raise"}
-        Whether to look for accesses that nothing orders.
+        What to do about accesses that nothing orders and the like: nothing, a `pyacl.sim.HazardWarning`, or a
+        `pyacl.sim.HazardError` at the call that completes the hazard. May be changed later.
     unregistered : {"error", "skip"}
         What a launch of a kernel without an emulation does.
     """
@@ -60,14 +65,16 @@ class Backend:
             raise ValueError(f"devices={devices!r}: give a whole number of at least 1")
         if memory is not None and (not isinstance(memory, int) or memory < 1):
             raise ValueError(f"memory={memory!r}: give the bytes of device memory as a positive whole number, or None")
-        if hazards not in ("off", "warn", "raise"):
-            raise ValueError(f"hazards={hazards!r}: use 'off', 'warn' or 'raise'")
         if unregistered not in ("error", "skip"):
             raise ValueError(f"unregistered={unregistered!r}: use 'error' or 'skip'")
         self.name = f"sim:{soc}@{cann}"
         self.version: str | None = cann
         self.machine = Machine(profile, cann, devices, memory, order, unregistered)
         self.machine.host = hostmem
+        #: what the hazard checker has found, oldest first: a list of `pyacl.sim.Hazard`; a test may clear it
+        self.hazards_found: list[Hazard] = []
+        self._checker: Hazards | None = None
+        self.hazards = hazards
         self._thunks: dict[str, Thunk] = {}
         self._making = threading.Lock()
 
@@ -85,6 +92,28 @@ class Backend:
                     thunk = Thunk(row, make_callable(self.machine, name, row.group, row.returns_status))
                     self._thunks[name] = thunk
         return thunk.address
+
+    @property
+    def hazards(self) -> str:
+        """"off", "warn" or "raise". Set to another value, it counts for what happens from then on."""
+        return "off" if self.machine.hazards is None else str(self.machine.hazards.mode)
+
+    @hazards.setter
+    def hazards(self, mode: str) -> None:
+        if mode not in ("off", "warn", "raise"):
+            raise ValueError(f"hazards={mode!r}: use 'off', 'warn' or 'raise'")
+        with self.machine.lock:
+            if mode == "off":
+                if self.machine.hazards is not None:
+                    self.machine.hazards.detach()
+                return
+            if self._checker is None:
+                from .engine.hazards import Hazards
+
+                self._checker = Hazards(self.machine, self.hazards_found)
+            self._checker.mode = mode
+            if self.machine.hazards is None:
+                self._checker.attach()
 
     @property
     def clock(self) -> Clock:

@@ -186,6 +186,8 @@ def runtime_stream_query(sim: Machine, stream: int) -> int:
     idle = found.idle
     if not idle:
         sim.scheduler.step([found])
+    elif sim.hazards is not None:
+        sim.hazards.host_waited(found)
     return 0 if idle else 507004
 
 

@@ -196,14 +196,18 @@ class Handles:
             # the handle itself is memory too: nothing is written there, but no other object has its address
             buffers = kept["arguments"] = np.zeros(HEAD + STEP * MAX_PARAMETERS, np.uint8), np.zeros(ROOM, np.uint8)
         address: int = buffers[0].__array_interface__["data"][0]
-        found = self._live[address] = Arguments(self.machine, address, function, buffers[1], MAX_PARAMETERS)
-        return found
+        return self._made(Arguments(self.machine, address, function, buffers[1], MAX_PARAMETERS))
 
     def in_memory(self, function: Function, address: int, block: int, room: int) -> Arguments:
         """aclrtKernelArgsInitByUserMem: handle and block in memory of the program."""
         view: Bytes = self.machine.host.view(block, room)
-        found = self._live[address] = Arguments(self.machine, address, function, view, function.room)
-        return found
+        return self._made(Arguments(self.machine, address, function, view, function.room))
+
+    def _made(self, arguments: Arguments) -> Arguments:
+        self._live[arguments.address] = arguments
+        if self.machine.hazards is not None:
+            self.machine.hazards.arguments_made(arguments)
+        return arguments
 
     def get(self, address: int, call: str) -> Arguments:
         found = self._live.get(address)

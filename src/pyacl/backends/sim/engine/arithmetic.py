@@ -146,7 +146,10 @@ def _check_value(value: Value, name: str, most: int) -> None:
 def random(machine: Machine, task: RandomTask, stream: Stream) -> None:
     """Queue the generation of random numbers. They are not those of the hardware, but the same seed gives the same."""
     memory = machine.area(Memory)
-    stream.submit(Work("aclrtRandomNumAsync", lambda: _random(memory, task)))
+    count = 0 if task.number.is_address else int.from_bytes(task.number.read(memory, 8), "little")
+    bits = count if task.function == DROPOUT else count * 8 * np.dtype(RANDOM_TYPES[task.dtype][1]).itemsize
+    access = Access(((task.counter, 16),), ((task.result, (bits + 7) // 8), (task.counter, 16)))
+    stream.submit(Work("aclrtRandomNumAsync", lambda: _random(memory, task), access))
 
 
 def _random(memory: Memory, task: RandomTask) -> None:

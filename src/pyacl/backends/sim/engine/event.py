@@ -130,6 +130,8 @@ class Event:
     def wait(self, stream: Stream, name: str, timeout: float | None = None) -> None:
         """The stream waits, at most `timeout` milliseconds of device time."""
         last, waits_always = self.last, bool(self.flags & (SYNC | EXTERNAL))
+        if stream.machine.hazards is not None:
+            stream.machine.hazards.waits(self, stream, name)
         if self.new_mode:
             if last is None or last.stream is stream or last.done:
                 return
@@ -159,6 +161,7 @@ class Event:
         stream = record.stream
         assert stream is not None
         done = stream.machine.scheduler.wait(lambda: record.done or record.dropped, [stream], timeout)
+        self._seen(record)
         raise_failure([stream])
         if record.dropped:
             raise RuntimeLayerError(STREAM_ABORTED, "EE9999", "the stream of the event's record was aborted")
@@ -167,12 +170,22 @@ class Event:
 
     def poll(self) -> None:
         """Somebody asked for the state: the work that leads to it gets on a little."""
+        self._seen(self.last)
         if self.last is not None and not self.last.done and self.last.stream is not None:
             self.last.stream.machine.scheduler.step([self.last.stream])
 
+    def _seen(self, record: EventRecord | None) -> None:
+        """The program learns whether a record has been passed."""
+        hazards = self.device.machine.hazards
+        if hazards is not None and record is not None and record.done:
+            hazards.host_saw(record)
+
     def wait_pending(self) -> bool:
         """Is there a wait for it that has not passed?"""
-        return self.can_be_waited_for and any(not wait.done and not wait.dropped for wait in self.waits)
+        pending = self.can_be_waited_for and any(not wait.done and not wait.dropped for wait in self.waits)
+        if not pending:
+            self._seen(self.last)
+        return pending
 
     def id(self) -> int:
         """The event id, 507000 while it has none: an event of the new kind has one only until its record and waits
@@ -190,6 +203,7 @@ class Event:
             raise RuntimeLayerError(507000, "EE9999", "event recorder null")
         if self.last.time is None:
             raise RuntimeLayerError(107006, "EE9999", "event timestamp invalid: the record is not complete")
+        self._seen(self.last)
         return self.last.time
 
     def __repr__(self) -> str:

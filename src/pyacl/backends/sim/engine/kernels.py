@@ -484,10 +484,20 @@ def exception_code(function: Function) -> int:
     return {"aicpu": AICPU_EXCEPTION, "aiv": VECTOR_EXCEPTION}.get(main, AICORE_EXCEPTION)
 
 
-def execute(memory: Memory, function: Function, emulation: Emulation, data: bytes, blocks: int, where: str) -> None:
+def execute(
+    memory: Memory,
+    function: Function,
+    emulation: Emulation,
+    data: bytes,
+    blocks: int,
+    where: str,
+    wrap: Callable[[list[Any]], list[Any]] | None = None,
+) -> None:
     """Run an emulation; a fault in it becomes the exception of the core that the kernel runs on."""
     try:
         arguments = emulation.decode(data, memory)
+        if wrap is not None:
+            arguments = wrap(arguments)
         emulation.run(arguments, blocks, cores_of(function))
     except KernelFault as fault:
         code = exception_code(function)

@@ -8,6 +8,7 @@ from .failures import RuntimeLayerError, UndefinedBehavior
 from .handles import HandleTable
 from .memory import Memory
 from .models import INTERNAL, STREAM_MODEL, Jump, Lane, Model
+from .operation import Access
 
 if TYPE_CHECKING:
     from .context import Context
@@ -51,7 +52,7 @@ class SwitchLabel(Jump):
     __slots__ = ("address", "most", "labels", "model")
 
     def __init__(self, address: int, most: int, labels: int, model: Model) -> None:
-        super().__init__("aclrtSwitchLabelByIndex")
+        super().__init__("aclrtSwitchLabelByIndex", Access(((address, 4),)))
         self.address = address
         self.most = most
         self.labels = labels  # address of the list

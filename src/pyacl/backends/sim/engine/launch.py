@@ -132,7 +132,8 @@ class KernelLaunch(Operation):
         where = f"device_id={self.stream.context.device.index}, stream_id={self.stream.number}, task_id={self.number}"
         # one dimension of a launch has 16 bits on its way to the device
         try:
-            kernels.execute(memory, self.function, emulation, data, self.blocks & 0xFFFF, where)
+            wrap = None if self.trace is None else self.trace.wrap
+            kernels.execute(memory, self.function, emulation, data, self.blocks & 0xFFFF, where, wrap)
         except RuntimeLayerError as fault:
             exceptions.tell(machine, self, fault.code, block)
             raise
@@ -287,6 +288,8 @@ def with_handle(
     """Launch with an argument handle that was checked. The block is copied; the handle may be used again at once."""
     attributes = DEFAULTS if given is None and not function.mix else read_attributes(machine, function, given)
     stream = target(machine, function, handle, call)
+    if machine.hazards is not None:
+        machine.hazards.arguments_launched(arguments, function, call)
     block = arguments.block[: arguments.size]
     pieces = [(p.offset, p.data, p.data_size) for p in arguments.parameters if p.placeholder]
     copied = _copy(machine, stream, block, pieces) if pieces else None

@@ -34,6 +34,7 @@ class Machine:
         self.host: Any = None  # memory of the host by address (move, fill, view): the bridge sets its hostmem here
         # asked with a context: does the capture of a model forbid synchronous copies there? Set by the model area
         self.captures_forbid: Callable[[Context], bool] | None = None
+        self.hazards: Any = None  # the hazard checker, where there is one
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         self.thread = ThreadState()

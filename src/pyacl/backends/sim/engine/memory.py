@@ -63,10 +63,11 @@ def _commit(size: int) -> Bytes:
 class Store:
     """The bytes behind an allocation. `real` is where the host has them."""
 
-    __slots__ = ("size", "array", "real", "fresh", "left")
+    __slots__ = ("size", "array", "real", "fresh", "left", "shadow")
 
     def __init__(self, size: int, array: Optional[Bytes] = None) -> None:
         self.size = size
+        self.shadow: Any = None  # what the hazard checker knows of the bytes
         self.fresh: Optional[bytearray] = None  # a byte for each chunk that still lacks the pattern
         self.left = 0
         if array is None:
@@ -269,6 +270,8 @@ class Memory:
         # called with (block) when set: what a hazard checker or a leak report wants to know
         self.on_allocated: Optional[Callable[[Block], None]] = None
         self.on_freed: Optional[Callable[[Block], None]] = None
+        # called with (block, call) before the program gives memory back
+        self.on_freeing: Optional[Callable[[Block, str], None]] = None
         # called with (call, access) for what the calling host thread itself reads and writes, at once
         self.on_access: Optional[Callable[[str, Access], None]] = None
         for device in machine.devices:
@@ -332,9 +335,14 @@ class Memory:
         """aclrtFree: the start of an allocation that may be freed so. Memory of aclrtMallocHost is taken too."""
         block = self.blocks.at(address)
         if block is not None and block.kind in FREEABLE:
+            if self.on_freeing is not None:
+                self.on_freeing(block, "aclrtFree")
             self.drop(block)
             return
-        if self.pinned.at(address) is not None:
+        block = self.pinned.at(address)
+        if block is not None:
+            if self.on_freeing is not None:
+                self.on_freeing(block, "aclrtFree")
             self._drop_pinned(self.pinned.remove(address))
             return
         raise RuntimeLayerError(107000, "EE9999", "halMemFree failed: " + self.why_not(address))
@@ -378,8 +386,11 @@ class Memory:
                     107000, "EE1001", f"The address 0x{address:x} is not host memory: {block.describe()}"
                 )
             raise RuntimeLayerError(107000, "EE9999", "halMemFree failed: " + self.why_not(address))
-        if self.pinned.at(address) is None:
+        block = self.pinned.at(address)
+        if block is None:
             raise RuntimeLayerError(107000, "EE9999", "halMemFree failed: " + self.why_not(address))
+        if self.on_freeing is not None:
+            self.on_freeing(block, "aclrtFreeHost")
         self._drop_pinned(self.pinned.remove(address))
 
     def _drop_pinned(self, block: Block) -> None:
@@ -400,11 +411,14 @@ class Memory:
 
     def unregister(self, address: int) -> bool:
         """Forget registered memory that starts here; False if there is none."""
-        known = self.registered.mapped.pop(address, None) is not None
+        known = address in self.registered.mapped
         if known:
-            block = self.blocks.at(self.registered.pointers.pop(address))
+            block = self.blocks.at(self.registered.pointers[address])
             if block is not None:
+                if self.on_freeing is not None:
+                    self.on_freeing(block, "aclrtHostUnregister")
                 self.drop(block)
+            del self.registered.pointers[address], self.registered.mapped[address]
         return (self.registered.pinned.pop(address, None) is not None) or known
 
     # -- what an address is ------------------------------------------------------------------------------------
@@ -431,13 +445,20 @@ class Memory:
             if address == block.base:
                 return f"0x{address:x} is {block.describe()}"
             return f"0x{address:x} lies {address - block.base} bytes inside of an allocation ({block.describe()})"
-        for gone in reversed(self._freed):
-            if gone.base <= address < gone.end:
-                return f"0x{address:x} was freed at {places.describe(gone.gone)} ({gone.describe()})"
-        for gone in reversed(self._kept):
-            if gone.base <= address < gone.end:
-                return f"0x{address:x} was freed at {places.describe(gone.gone)} ({gone.describe()})"
+        gone = self.freed(address)
+        if gone is not None:
+            return f"0x{address:x} was freed at {places.describe(gone.gone)} ({gone.describe()})"
         return f"0x{address:x} is no address of an allocation"
+
+    def freed(self, address: int) -> Optional[Block]:
+        """The freed block that contained the address, if it is remembered and nothing else is there now."""
+        if self.find(address) is not None:
+            return None
+        for table in (self._freed, self._kept):
+            for gone in reversed(table):
+                if gone.base <= address < gone.end:
+                    return gone
+        return None
 
     # -- bytes -------------------------------------------------------------------------------------------------
     def real(self, address: int, nbytes: int, overwritten: bool, call: str) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .failures import RuntimeLayerError, UndefinedBehavior
 from .handles import HandleTable
 from .memory import GRAIN, HUGE_PAGE, Block, Memory
-from .operation import Operation
+from .operation import Access, Operation
 from .refusals import driver, invalid, silent
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class GiveBack(Operation):
     __slots__ = ("pools", "block")
 
     def __init__(self, pools: Pools, block: Block) -> None:
-        super().__init__("aclrtMemPoolFreeAsync")
+        super().__init__("aclrtMemPoolFreeAsync", Access((), ((block.base, block.size),)))
         self.pools = pools
         self.block = block
 

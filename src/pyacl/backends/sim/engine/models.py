@@ -7,7 +7,7 @@ with copies of the operations, always the earliest recorded one that can start.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -223,6 +223,7 @@ class Lane:
         self.tasks: list[Operation] = []
         self.group: TaskGroup | None = None  # the group that is being recorded
         self.handle = 0
+        self.track: Any = None  # what the hazard checker knows of it
 
     def __repr__(self) -> str:
         return f"<{self.stream!r} in {self.model!r}>"
@@ -465,6 +466,8 @@ class Model:
                 lane.stream.models = ()
                 lane.stream.divert = None
             self.models.lanes.remove(lane.handle)
+        if self.machine.hazards is not None:
+            self.machine.hazards.model_ended(self.lanes.values())
         for condition in self.conditions:
             memory.drop(condition.block)
             self.models.conditions.remove(condition.handle)
@@ -512,6 +515,7 @@ class Run:
                 memory.write(condition.block.base, condition.default.to_bytes(8, "little"))
         self.over = False
         self.aborted = False
+        self.trace: Any = None  # what the hazard checker knows of it
 
     def blocker(self) -> Any:
         """None if something can be done; else what must happen outside first."""
@@ -576,7 +580,7 @@ class Run:
             return
         if not cursor.started:
             cursor.started = True
-            if not _start(machine, operation):
+            if not _start(machine, operation, cursor.lane):
                 return
             operation.done = True
         self._through(machine, cursor, original, operation)
@@ -597,6 +601,8 @@ class Run:
     def _through(self, machine: Machine, cursor: _Cursor, original: Operation, operation: Operation) -> None:
         if operation.failure is not None:
             raise operation.failure
+        if machine.hazards is not None:
+            machine.hazards.through(cursor.lane, original, operation)
         self.passed.add(id(original))
         cursor.index += 1
         cursor.current, cursor.started = None, False
@@ -617,8 +623,24 @@ class Run:
                     self.passed.discard(id(task))
 
 
-def _start(machine: Machine, operation: Operation) -> bool:
+def _start(machine: Machine, operation: Operation, lane: Lane) -> bool:
     """Start an operation as the scheduler would."""
+    hazards = machine.hazards
+    if hazards is None:
+        return _begin(machine, operation)
+    hazards.starting_in(lane, operation)
+    try:
+        finished = _begin(machine, operation)
+    except Exception as failure:
+        instead = hazards.failed(operation, failure)
+        if instead is not None:
+            raise instead from failure
+        raise
+    hazards.ran(operation)
+    return finished
+
+
+def _begin(machine: Machine, operation: Operation) -> bool:
     if operation.locked:
         return operation.start(machine)
     scheduler = machine.scheduler
@@ -942,9 +964,12 @@ class Models:
         if model.capturing:
             raise _failed(CAPTURED_MODEL, f"model is capturing, can't destroy, model_id={model.number}!")
         if model.captured and model.runs:
-            streams: Iterable[Stream] = [run.stream for run in model.runs]
+            streams: list[Stream] = [run.stream for run in model.runs]
             if not self.machine.scheduler.wait(lambda: not model.runs, streams, DESTROY_PATIENCE):
                 raise _failed(RUNNING, f"model is still running, can't destroy, model_id={model.number}")
+            if self.machine.hazards is not None:
+                for stream in streams:
+                    self.machine.hazards.host_waited(stream)
         return model
 
     def abort(self, handle: int, call: str) -> None:

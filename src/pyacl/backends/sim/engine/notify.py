@@ -31,6 +31,7 @@ class Notify:
         self.counting = counting
         self.value = 0
         self.key: str | None = None  # under which other processes find it
+        self.clock: Any = None  # what the hazard checker knows of those who changed it
         self.place = places.caller()
         self.handle = 0
 

@@ -37,9 +37,13 @@ class Operation:
     expires : clock time (ns) from which on it no longer waits for its blocker but fails; None: it waits for ever
     failure : exception its work raised, if any
     locked : whether `start` runs under the engine lock (short book-keeping) or without it (copies, emulations)
+    trace : what the hazard checker knows of it; None without one
     """
 
-    __slots__ = ("name", "access", "place", "stream", "done", "dropped", "failure", "number", "locked", "expires")
+    __slots__ = (
+        *("name", "access", "place", "stream", "done", "dropped", "failure", "number", "locked", "expires"),
+        "trace",
+    )
 
     def __init__(self, name: str, access: Access = NO_ACCESS, locked: bool = True) -> None:
         self.name = name
@@ -52,6 +56,7 @@ class Operation:
         self.number = 0
         self.locked = locked
         self.expires: int | None = None
+        self.trace: Any = None
 
     def blocked_by(self) -> Any:
         """None if it may start; else what must happen first: another Operation, or an object that operations

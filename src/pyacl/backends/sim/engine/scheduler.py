@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from . import places
 from .failures import CallFailure, Deadlock
+from .findings import HazardError
 from .operation import Operation
 
 if TYPE_CHECKING:
@@ -98,9 +99,12 @@ class Scheduler:
         stream.running = True
         finished = True
         interrupt: BaseException | None = None
+        hazards = self.machine.hazards
         try:
             if operation.expires is not None and operation.blocked_by() is not None:
                 raise operation.timed_out()
+            if hazards is not None:
+                hazards.starting(operation)
             if operation.locked:
                 finished = operation.start(self.machine)
             else:
@@ -110,10 +114,18 @@ class Scheduler:
                         finished = operation.start(self.machine)
                 finally:
                     self.busy -= 1
+            if hazards is not None:
+                hazards.ran(operation)
+        except HazardError as found:  # belongs to the call that makes the work run, whatever stream that is about
+            interrupt = found
         except Exception as failure:  # kept for the wait that finds it
-            operation.failure = failure
+            interrupt = hazards.failed(operation, failure) if hazards is not None else None
+            if interrupt is None:
+                operation.failure = failure
         except BaseException as failure:  # KeyboardInterrupt and the like belong to the program, now
             interrupt = failure
+        if isinstance(interrupt, HazardError) and threading.get_ident() in self.library_threads:
+            operation.failure, interrupt = interrupt, None  # no call of the program: a wait finds it
         if finished:
             self.finish(operation)
         if interrupt is not None:

@@ -51,6 +51,7 @@ class Stream:
         self.cache_op_info = 0
         self.report_thread: int | None = None  # the thread that processes its callbacks (aclrtSubscribeReport)
         self.host_functions = False  # has used aclrtLaunchHostFunc
+        self.track: Any = None  # what the hazard checker knows of it
 
     @property
     def idle(self) -> bool:
@@ -73,6 +74,8 @@ class Stream:
             return operation
         self.submitted += 1
         operation.number = self.submitted
+        if self.machine.hazards is not None:
+            self.machine.hazards.submitted(self, operation)
         self.pending.append(operation)
         thread = self.machine.thread
         thread.last_task, thread.last_stream = operation.number, self.number
@@ -105,6 +108,8 @@ class Stream:
     def end(self) -> None:
         """The stream is destroyed: its handle is void, its number free."""
         self.drop()
+        if self.machine.hazards is not None:
+            self.machine.hazards.ended(self)
         self.alive = False
         self.context.streams.discard(self)
         self.context.device.give_stream_id(self.number)

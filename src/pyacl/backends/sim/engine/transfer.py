@@ -336,6 +336,8 @@ def own_stream(machine: Machine, handle: int, call: str, what: str) -> Stream:
 def drain(machine: Machine, stream: Stream) -> None:
     """Wait for everything on a stream; what went wrong there is raised."""
     machine.scheduler.wait(lambda: stream.idle, (stream,))
+    if machine.hazards is not None:
+        machine.hazards.host_waited(stream)
     failure, stream.failure = stream.failure, None
     if failure is not None:
         raise failure
@@ -438,6 +440,8 @@ def memcpy2d_async(
     if kind != DEVICE_TO_DEVICE and stream.recorder is None and (memory.pageable(src) or memory.pageable(dst)):
         drain(machine, stream)
         refuse_while_capturing(machine, context)
+        if memory.on_access is not None:
+            memory.on_access(call, Copy2D(memory, call, dst, dst_pitch, src, src_pitch, width, height).access)
         copy_rows(memory, call, dst, dst_pitch, src, src_pitch, width, height)
         return
     stream.submit(Copy2D(memory, call, dst, dst_pitch, src, src_pitch, width, height))
@@ -558,6 +562,8 @@ def batch_async(
         if UNREGISTERED in (target, source):
             drain(machine, machine.stream(handle, call))
             refuse_while_capturing(machine, machine.current_context())
+            if memory.on_access is not None:
+                memory.on_access(call, Access(((src, size),), ((dst, size),)))
             memory.copy(dst, src, size, call)
         else:
             stream = own_stream(machine, handle, call, "Memcpy async failed")
@@ -596,6 +602,8 @@ def set_descriptor(machine: Machine, desc: int, src: int, dst: int, count: int) 
         + src.to_bytes(8, "little")
         + dst.to_bytes(8, "little")
     )
+    if memory.on_access is not None:
+        memory.on_access("aclrtSetMemcpyDesc", Access((), ((desc, len(content)),)))
     memory.write(desc, content, "aclrtSetMemcpyDesc")
 
 

@@ -163,6 +163,8 @@ class VirtualMemory:
         block = self.memory.blocks.at(address)
         if block is None or block.kind != MAPPING:
             raise driver(f"halMemUnmap failed: nothing is mapped at 0x{address:x}")
+        if self.memory.on_freeing is not None:
+            self.memory.on_freeing(block, "aclrtUnmapMem")
         self.memory.drop(block)
         for key in [key for key in self.access if key[0] == address]:
             del self.access[key]

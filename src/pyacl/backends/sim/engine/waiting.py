@@ -23,6 +23,9 @@ def wait_for_streams(machine: Machine, streams: Iterable[Stream], timeout: float
     """
     waited = list(streams)
     if not any(stream.pending or stream.failure for stream in waited):
+        if machine.hazards is not None:
+            for stream in waited:
+                machine.hazards.host_waited(stream)
         return
     marks = [(stream, stream.submitted, stream.aborts) for stream in waited]
 
@@ -30,6 +33,9 @@ def wait_for_streams(machine: Machine, streams: Iterable[Stream], timeout: float
         return all(stream.completed >= number for stream, number, _ in marks)
 
     done = machine.scheduler.wait(passed, waited, timeout)
+    if done and machine.hazards is not None:
+        for stream, number, _ in marks:
+            machine.hazards.host_waited(stream, number)
     raise_failure(waited)
     if any(stream.aborts != aborts for stream, _, aborts in marks):
         raise RuntimeLayerError(STREAM_ABORTED, "EE9999", "the stream was aborted while it was waited for")
