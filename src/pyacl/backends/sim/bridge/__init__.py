@@ -54,6 +54,7 @@ AREAS = {
     "profiling": "profiling datatypes other",
     "managed": "memory",
     "runtime_memory": "libruntime",
+    "runtime_kernel": "libruntime",
 }
 
 

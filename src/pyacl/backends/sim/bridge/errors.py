@@ -7,11 +7,11 @@ import os
 import struct
 import time
 
-from ..engine.exceptions import KernelException, Listener
+from ..engine.exceptions import KernelException, Listeners
 from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
 from . import hostcall, hostmem
-from .registry import answers
+from .registry import answers, runtime_require
 
 THREAD_LEVEL, CONTEXT_LEVEL = 0, 1
 NO_EXCEPTION_INFO = 0xFFFFFFFF
@@ -135,37 +135,52 @@ def described(told: KernelException) -> ctypes.Array[ctypes.c_char]:
     return info
 
 
-class ExceptionCallback:
-    """The function that is told of exceptions on a device; see `aclrtSetExceptionInfoCallback`."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.listener = machine.area(Listener)
-        self.address = 0
-
-    def set(self, address: int) -> None:
-        """The function at an address from now on; 0: none."""
-        self.address = address
-        if not address:
-            self.listener.callback = None
-            return
-        function = hostcall.function(address, "void", "p")
-        self.listener.callback = lambda told: function(described(told))
+def _listen(sim: Machine, name: str, callback: int) -> None:
+    """The function at an address is told of exceptions from now on; 0: the one with this name no more."""
+    if not callback:
+        sim.area(Listeners).set(name, None)
+        return
+    function = hostcall.function(callback, "void", "p")
+    sim.area(Listeners).set(name, lambda told: function(described(told)))
 
 
-@answers("aclrtSetExceptionInfoCallback")
+@answers("aclrtSetExceptionInfoCallback", partly="told of kernels that fail, not of other tasks")
 def set_exception_info_callback(sim: Machine, callback: int) -> None:
-    sim.area(ExceptionCallback).set(callback)
+    _listen(sim, "ASCENDCL", callback)
 
 
-@answers("aclrtExceptionInfoCallbackRegister", "rtSetTaskFailCallback")
+@answers("rtSetTaskFailCallback", partly="told of kernels that fail, not of other tasks")
+def set_task_fail_callback(sim: Machine, callback: int) -> None:
+    _listen(sim, "rtSetTaskFailCallback", callback)
+
+
+@answers("rtRegTaskFailCallbackByModule", partly="told of kernels that fail, not of other tasks")
+def register_task_fail_callback(sim: Machine, module_name: int, callback: int) -> None:
+    runtime_require(module_name, "regName")
+    _listen(sim, hostmem.read_text(module_name), callback)
+
+
+@answers("rtsSetTaskFailCallback", partly="told of kernels that fail, not of other tasks")
+def register_task_fail_callback_with(sim: Machine, name: int, callback: int, argument: int) -> None:
+    runtime_require(name, "regName")
+    if not callback:
+        sim.area(Listeners).set(hostmem.read_text(name), None)
+        return
+    function = hostcall.function(callback, "void", "p", "p")
+    sim.area(Listeners).set(
+        hostmem.read_text(name), lambda told: function(described(told), argument or None), replace=False
+    )
+
+
+@answers("aclrtExceptionInfoCallbackRegister", partly="told of kernels that fail, not of other tasks")
 def register_exception_callback(sim: Machine, callback: int) -> None:
-    sim.area(ExceptionCallback).set(callback)
+    if callback:
+        _listen(sim, f"ASCENDCL {callback}", callback)
 
 
 @answers("aclrtExceptionInfoCallbackUnregister")
 def unregister_exception_callback(sim: Machine, callback: int) -> None:
-    if sim.area(ExceptionCallback).address == callback:
-        sim.area(ExceptionCallback).set(0)
+    _listen(sim, f"ASCENDCL {callback}", 0)
 
 
 def _exception_field(offset: int) -> None:

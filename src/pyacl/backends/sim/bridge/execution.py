@@ -137,6 +137,20 @@ def random_num_async(sim: Machine, task_info: int, stream: int, reserve: int) ->
         raise refusals.silent()
     # the library writes its own number into the program's structure: a second call with it means another type
     hostmem.write_i32(task_info, arithmetic.RANDOM_TYPES[dtype][0])
+    _random(sim, dtype, task_info, stream, reserve)
+
+
+@answers("rtsLaunchRandomNumTask", partly="the numbers are not those of the hardware")
+def launch_random_num_task(sim: Machine, task_info: int, stream: int, reserve: int) -> None:
+    runtime_require(task_info, "taskInfo")
+    number = hostmem.read_u32(task_info)
+    dtype = next((key for key, (own, _) in arithmetic.RANDOM_TYPES.items() if own == number), None)
+    if dtype is None:
+        raise refusals.out_of_range(number, "dataType", f"[0, {len(arithmetic.RANDOM_TYPES)})")
+    _random(sim, dtype, task_info, stream, reserve)
+
+
+def _random(sim: Machine, dtype: int, task_info: int, stream: int, reserve: int) -> None:
     if RANDOM not in sim.area(Programs).features:
         raise AclLayerError(207000)
     if reserve:

@@ -31,7 +31,7 @@ from ..engine.models import (
 )
 from ..engine.operation import Operation
 from ..engine.program import Programs
-from ..engine.stream import PERSISTENT
+from ..engine.stream import PERSISTENT, Stream
 from . import hostmem
 from .hostcall import function as host_function
 from .kernel import function_of
@@ -127,6 +127,16 @@ def build_begin(sim: Machine, model_ri: int, flag: int) -> None:
     hostmem.write_pointer(model_ri, sim.area(Models).create(captured=False).handle)
 
 
+def _stream_or_default(sim: Machine, handle: int, call: str) -> Stream:
+    """The stream of a handle; for 0 the default stream, and without a context nothing that could be bound: 107000."""
+    if handle:
+        return sim.streams.get(handle, call)
+    context = sim.find_context()
+    if context is None:
+        raise refusals.null("curStm")
+    return context.default_stream
+
+
 @answers("aclmdlRIBindStream", required="model_ri")
 def bind_stream(sim: Machine, model_ri: int, stream: int, flag: int) -> None:
     call = "aclmdlRIBindStream"
@@ -140,10 +150,7 @@ def bind_stream(sim: Machine, model_ri: int, stream: int, flag: int) -> None:
         raise RuntimeLayerError(STREAM_MODEL, "EE1007", f"stream {found.number} is bound to more than one mdlRI")
     models = sim.area(Models)
     if found is None:
-        context = sim.find_context()
-        if context is None:
-            raise refusals.null("curStm")
-        found = context.default_stream
+        found = _stream_or_default(sim, stream, call)
     models.building(model_ri, call)
     if found.recorder is not None:
         raise RuntimeLayerError(107027, "EE9999", f"stream is in capture mode, stream_id={found.number}.")
@@ -156,13 +163,13 @@ def bind_stream(sim: Machine, model_ri: int, stream: int, flag: int) -> None:
 def unbind_stream(sim: Machine, model_ri: int, stream: int) -> None:
     call = "aclmdlRIUnbindStream"
     models = sim.area(Models)
-    found = sim.stream(stream, call)
+    found = _stream_or_default(sim, stream, call)
     models.building(model_ri, call)
     if found.recorder is not None:
         raise RuntimeLayerError(107027, "EE9999", f"stream is in capture mode, stream_id={found.number}.")
     model = models.own(model_ri, call)
     if model not in found.models:
-        raise RuntimeLayerError(STREAM_MODEL, "EE1001", f"stream {found.number} is not bound to model {model.number}")
+        raise RuntimeLayerError(STREAM_MODEL, "EE9999", f"stream {found.number} is not bound to model {model.number}")
     model.unbind(found)
 
 
@@ -170,7 +177,7 @@ def unbind_stream(sim: Machine, model_ri: int, stream: int) -> None:
 def end_task(sim: Machine, model_ri: int, stream: int) -> None:
     call = "aclmdlRIEndTask"
     models = sim.area(Models)
-    found = sim.stream(stream, call)
+    found = _stream_or_default(sim, stream, call)
     models.building(model_ri, call)
     if found.recorder is not None:
         raise RuntimeLayerError(107027, "EE9999", f"stream is in capture mode, stream_id={found.number}.")
@@ -479,7 +486,7 @@ def destroy_label_list(sim: Machine, label_list: int) -> None:
     sim.area(Labels).destroy_list(label_list, "aclrtDestroyLabelList")
 
 
-@answers("aclrtSwitchLabelByIndex", required="ptr label_list")
+@answers("aclrtSwitchLabelByIndex", required="ptr label_list stream")
 def switch_label_by_index(sim: Machine, ptr: int, max_value: int, label_list: int, stream: int) -> None:
     sim.area(Labels).switch(ptr, max_value, label_list, stream, "aclrtSwitchLabelByIndex")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 # The features, in words of their own.
 GRAPH = "streams can be captured into models"
 SYNC_ADDRESS = "there is a hardware synchronisation address"
+C2C = "there is an address through which cores are controlled"
 FFTS = "cores are synchronised through FFTS: some kernels have a hidden first argument"
 KERNEL_MIX = "kernels may have a cube and a vector half"
 TASK_RATIO = "the ratio of the halves comes from metadata alone"
@@ -26,6 +27,7 @@ _SPLIT = frozenset(
     (
         GRAPH,
         SYNC_ADDRESS,
+        C2C,
         FFTS,
         KERNEL_MIX,
         TASK_RATIO,
@@ -46,9 +48,9 @@ FEATURES: dict[str, frozenset[str]] = {
     "Ascend910_93": _SPLIT,
     "Ascend950": _REGBASE,
     "Ascend350": _REGBASE,
-    "Ascend310P": frozenset((GRAPH, KERNEL_MIX, DEGENERATE, LAUNCH_PAIRED, ABORT)),
-    "Ascend910": frozenset((MACHINE_FROM_ELF, ABORT)),
-    "Ascend310B": frozenset((UPDATE_ALWAYS, CVMIX, ABORT)),
+    "Ascend310P": frozenset((GRAPH, C2C, KERNEL_MIX, DEGENERATE, LAUNCH_PAIRED, ABORT)),
+    "Ascend910": frozenset((C2C, MACHINE_FROM_ELF, ABORT)),
+    "Ascend310B": frozenset((C2C, UPDATE_ALWAYS, CVMIX, ABORT)),
 }
 #: Assumption: small chips that the facts say little about take what the 310B takes.
 _OTHERS = FEATURES["Ascend310B"]

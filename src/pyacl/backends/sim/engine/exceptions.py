@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
+from . import refusals
 from .memory import Memory
 
 if TYPE_CHECKING:
@@ -36,20 +37,31 @@ class KernelException(NamedTuple):
 Callback = Callable[[KernelException], object]
 
 
-class Listener:
-    """Who is told of the exceptions of a machine: one function, the last one set. See aclrtSetExceptionInfoCallback."""
+class Listeners:
+    """Who is told of the exceptions of a machine: functions by the name they are registered under."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.callback: Callback | None = None
+        self.callbacks: dict[str, Callback] = {}
+
+    def set(self, name: str, callback: Callback | None, replace: bool = True) -> None:
+        """Register a function, or take the one with this name away."""
+        if callback is None:
+            self.callbacks.pop(name, None)
+            return
+        if name in self.callbacks and not replace:
+            raise refusals.invalid(f"regName:{name} has already been registered.")
+        self.callbacks[name] = callback
 
 
 def tell(machine: Machine, launch: KernelLaunch, code: int, data: bytes) -> None:
-    """Call the function of the machine, then that of the kernel's binary. Called without the engine lock.
+    """Call the functions of the machine, then that of the kernel's binary. Called without the engine lock.
 
     data : the whole argument block
     """
-    callbacks = [each for each in (machine.area(Listener).callback, launch.function.program.callback) if each]
+    callbacks = list(machine.area(Listeners).callbacks.values())
+    if launch.function.program.callback is not None:
+        callbacks.append(launch.function.program.callback)
     if not callbacks:
         return
     stream = launch.stream

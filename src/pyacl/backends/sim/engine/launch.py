@@ -308,7 +308,24 @@ def with_block(
 ) -> None:
     """Launch with a block in host memory; `placeholders`: (offset of the address, offset of the data)."""
     attributes = read_attributes(machine, function, given)
+    with_checked_block(machine, call, function, blocks, handle, attributes, block, placeholders)
+
+
+def with_checked_block(
+    machine: Machine,
+    call: str,
+    function: Function,
+    blocks: int,
+    handle: int,
+    attributes: Attributes,
+    block: Bytes,
+    placeholders: Sequence[tuple[int, int]],
+) -> None:
+    """The same with attributes that were checked."""
     stream = target(machine, function, handle, call)
+    if not placeholders:
+        submit(machine, call, function, blocks, stream, block.tobytes(), (0, 0), attributes, None)
+        return
     starts = sorted({data for _, data in placeholders} | {len(block)})
     pieces = [(a, d, next((s for s in starts if s > d), d) - d) for a, d in placeholders]
     copied = _copy(machine, stream, block, pieces)
