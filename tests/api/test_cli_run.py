@@ -52,6 +52,10 @@ EMULATED = [*ADD, "--emulate", "kernels.py:add_custom"]
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """Where one stands: a kernel object, inputs, what is expected, the emulations."""
+    from pyacl.backends.sim.engine.kernels import EMULATIONS
+
+    registered = dict(EMULATIONS)
+    EMULATIONS.clear()
     monkeypatch.chdir(tmp_path)
     pyacl.use_backend("sim")
     x, y = np.arange(N, dtype=np.float16), np.linspace(-1, 1, N).astype(np.float16)
@@ -62,9 +66,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "kernels.py").write_text(KERNELS)
     yield tmp_path
     sys.modules.pop("kernels", None)
-    from pyacl.backends.sim.engine.kernels import EMULATIONS
-
     EMULATIONS.clear()
+    EMULATIONS.update(registered)
 
 
 @pytest.fixture
