@@ -106,6 +106,9 @@ class Handle:
     def own(self, owner: object) -> None:
         """Close it when ``owner`` is collected, and at exit."""
         self._finalizer = weakref.finalize(owner, self._collect)
+        # at exit finalizers run newest first, which would unload a binary that a stream still works with: there only
+        # the root acts, and closes what is below it in the right order
+        self._finalizer.atexit = self.parent is None
 
     @property
     def children(self) -> tuple[Handle, ...]:

@@ -76,7 +76,8 @@ class Session:
         """How many devices and things on devices are open."""
         if self._root is None or self._root.closed:
             return 0
-        return sum(1 for _ in self._root.tree()) - 1
+        # pinned memory that a numpy array looks into is closed with its device, and freed later
+        return sum(1 for handle in self._root.tree() if not handle.closed) - 1
 
     @property
     def forked(self) -> bool:
@@ -87,7 +88,8 @@ class Session:
         """Free what is open, and finalize the library if this session initialised it. Idempotent."""
         if self._root is not None:
             self._root.close()
-        if self._closes_backend and not self.forked:
+        still_needed = self._root is not None and self._root.children
+        if self._closes_backend and not self.forked and not still_needed:
             self.api.backend.close()
 
     def _initialize(self) -> bool:
@@ -177,5 +179,5 @@ def _is_library(session: Session) -> bool:
 
 def _described(session: Session) -> str:
     assert session._root is not None
-    names = [handle.what for handle in session._root.children]
+    names = [handle.what for handle in session._root.children if not handle.closed]
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

@@ -70,6 +70,9 @@ class StreamHandle(Handle):
                     device.api.aclrtDestroyStreamForce(value)
                 elif self._owned:
                     device.api.aclrtDestroyStream(value)
+                elif self.kept and not self.hung and device.fault is None:
+                    # not ours to destroy, but what was queued on it needs what may be freed next
+                    device.api.aclrtSynchronizeStream(value)
             raise_pending()
         finally:
             self.kept.clear()
@@ -219,7 +222,7 @@ class Stream:
         return number.value
 
     def close(self) -> None:
-        """Wait for the work in the stream, then destroy it. Idempotent. A borrowed stream is left alone.
+        """Wait for the work in the stream, then destroy it. Idempotent. A borrowed stream is not destroyed.
 
         After a wait that timed out, and after a fault, it does not wait: the work is dropped.
 

@@ -479,6 +479,25 @@ def test_collecting_closes(machine) -> None:
         assert len(machine.stub.calls("aclrtResetDevice")) == 1
 
 
+def test_collecting_a_cycle_closes(machine) -> None:
+    """The collector begins with the oldest, the device; what is on it still goes first."""
+
+    class Program:
+        pass
+
+    program = Program()
+    program.device = pyacl.Device(0)
+    program.stream = program.device.create_stream()
+    program.buffer = program.device.empty(100)
+    program.view = program.buffer[3:5]
+    program.kernel = program.device.load(ADD)["add_custom"]
+    program.device.program = program.stream.program = program
+    program.stream.record(program.device.create_event())
+    del program
+    gc.collect()
+    assert list(machine.alive()) == []
+
+
 def test_default_stream(machine) -> None:
     device = pyacl.Device(0)
     stream = device.default_stream

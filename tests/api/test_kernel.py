@@ -210,6 +210,31 @@ class TestLaunch:
         forget()
 
 
+class TestClosingWithWorkQueued:
+    """Whatever stream it is queued on, work is done before what it needs is freed."""
+
+    @pytest.mark.parametrize("which", ["own", "default", "borrowed"])
+    def test_the_work_is_done_first(self, lazy, which: str) -> None:
+        ran: list[list[float]] = []
+
+        @sim.kernel("late_custom", backend=lazy.backend)
+        def late(x: sim.In[np.float32], z: sim.Out[np.float32]) -> None:
+            z[:] = x + 1
+            ran.append(z.tolist())
+
+        with pyacl.Device(0) as owner_device, owner_device.create_stream() as owner:
+            with pyacl.Device(0) as device:
+                stream = {
+                    "own": device.create_stream,
+                    "default": lambda: device.default_stream,
+                    "borrowed": lambda: pyacl.Stream.borrow(owner.address, device=device, owner=owner),
+                }[which]()
+                x, z = device.full(4, 1, np.float32), device.zeros(4, np.float32)
+                device.load(make_kernel_object("late_custom", args=2))["late_custom"][1, stream](x, z)
+                assert ran == []
+            assert ran == [[2.0] * 4]
+
+
 class TestArgumentMemory:
     def test_one_c_call_a_launch(self, stub) -> None:
         with pyacl.Device(0) as device:

@@ -74,6 +74,18 @@ class TestChoice:
             pyacl.use_backend("sim:Ascend999")
         assert pyacl.Device(0).name == "Ascend910B1"
 
+    def test_pinned_arrays_do_not_hold_the_backend(self) -> None:
+        """The device is closed; the memory is freed on the old backend once the array is gone."""
+        machine = use("lazy")
+        with pyacl.Device(0) as device:
+            array = device.empty_host(10, np.int32).array
+        pyacl.use_backend("sim:Ascend910B3")
+        assert pyacl.Device(0).name == "Ascend910B3"
+        array[:] = 4
+        assert array.sum() == 40 and len(machine.alive()) == 1
+        del array
+        assert list(machine.alive()) == []
+
     def test_an_object_is_not_closed(self) -> None:
         class Backend(sim.Backend):
             closed = 0
