@@ -37,6 +37,12 @@ class Thunk:
                 keep(error)
                 return failure
 
+        def replace(other: Callable[..., Any]) -> None:
+            nonlocal function
+            function = other
+
+        #: put another function behind the address
+        self.replace = replace
         self._code = thunk_prototype(row)(trampoline)
         #: where C finds it
         self.address = ctypes.cast(self._code, ctypes.c_void_p).value or 0

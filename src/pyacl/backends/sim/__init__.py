@@ -7,9 +7,10 @@ bridge/   C entry points on top of it
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from ...raw.functions import FUNCTIONS
+from ...raw.table import Function
 from ..thunks import Thunk
 from .bridge import hostmem
 from .bridge.dispatch import make_callable
@@ -21,6 +22,9 @@ from .engine.report import Report, report
 if TYPE_CHECKING:
     from .engine.findings import Hazard
     from .engine.hazards import Hazards
+    from .faults import Faults
+
+    Interceptor = Callable[[Function, Callable[..., Any]], Callable[..., Any]]
 
 __all__ = ["Backend"]
 
@@ -76,6 +80,7 @@ class Backend:
         self._checker: Hazards | None = None
         self.hazards = hazards
         self._thunks: dict[str, Thunk] = {}
+        self._interceptors: list[Interceptor] = []
         self._making = threading.Lock()
 
     def address(self, name: str) -> int | None:
@@ -89,7 +94,7 @@ class Backend:
             with self._making:
                 thunk = self._thunks.get(name)
                 if thunk is None:
-                    thunk = Thunk(row, make_callable(self.machine, name, row.group, row.returns_status))
+                    thunk = Thunk(row, self._answer(row))
                     self._thunks[name] = thunk
         return thunk.address
 
@@ -114,6 +119,30 @@ class Backend:
             self._checker.mode = mode
             if self.machine.hazards is None:
                 self._checker.attach()
+
+    def _answer(self, row: Function) -> Callable[..., Any]:
+        """What answers the calls of a C function."""
+        call = make_callable(self.machine, row.name, row.group, row.returns_status)
+        for interceptor in self._interceptors:
+            call = interceptor(row, call)
+        return call
+
+    def intercept(self, *interceptors: Interceptor) -> None:
+        """Put functions between the program and the machine: ``interceptor(row, call)`` gives what is called instead.
+
+        Called without one, all of them are asked again.
+        """
+        with self._making:
+            self._interceptors.extend(interceptors)
+            for name, thunk in self._thunks.items():
+                thunk.replace(self._answer(FUNCTIONS[name].form(self.version)))
+
+    @property
+    def faults(self) -> Faults:
+        """Faults on request: ``backend.faults.fail("aclrtMalloc", nth=3)``."""
+        from .faults import Faults
+
+        return Faults(lambda: self)
 
     @property
     def clock(self) -> Clock:

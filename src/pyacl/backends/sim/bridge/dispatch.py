@@ -31,18 +31,18 @@ def make_callable(machine: Machine, name: str, group: str, returns_code: bool = 
             with lock:
                 result = function(machine, *args)
         except CallFailure as failure:
-            return _failed(machine, name, failure, returns_code)
+            return failed(machine, name, failure, returns_code)
         return 0 if result is None else result
 
     def checked_call(*args: Any) -> Any:
         for position, parameter in required:
             if not args[position]:
-                return _failed(machine, name, null_pointer(parameter), returns_code)
+                return failed(machine, name, null_pointer(parameter), returns_code)
         try:
             with lock:
                 result = function(machine, *args)
         except CallFailure as failure:
-            return _failed(machine, name, failure, returns_code)
+            return failed(machine, name, failure, returns_code)
         return 0 if result is None else result
 
     def call_without_lock(*args: Any) -> Any:
@@ -52,7 +52,7 @@ def make_callable(machine: Machine, name: str, group: str, returns_code: bool = 
                     raise null_pointer(parameter)
             result = function(machine, *args)
         except CallFailure as failure:
-            return _failed(machine, name, failure, returns_code)
+            return failed(machine, name, failure, returns_code)
         return 0 if result is None else result
 
     if not answer.locked:
@@ -60,7 +60,8 @@ def make_callable(machine: Machine, name: str, group: str, returns_code: bool = 
     return checked_call if required else call
 
 
-def _failed(machine: Machine, name: str, failure: CallFailure, returns_code: bool) -> int:
+def failed(machine: Machine, name: str, failure: CallFailure, returns_code: bool) -> int:
+    """Note the failure of a call as the library does, and return what C gets."""
     if failure.message_code is not None:
         machine.messages().append((failure.message_code, f"{name} failed: {failure.text}"))
     if failure.runtime:

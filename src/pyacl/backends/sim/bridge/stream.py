@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from ..engine import observers
+from ..engine.device import DRIVER_ERROR
 from ..engine.failures import AclLayerError, RuntimeLayerError, UndefinedBehavior
 from ..engine.machine import Machine
 from ..engine.models import Activate, Switch
@@ -29,6 +30,8 @@ def create(sim: Machine, out: int, priority: int, flags: int) -> None:
     if flags & DEVICE_USE_ONLY and flags & ~DEVICE_USE_ONLY:
         raise RuntimeLayerError(107000, "EE1001", f"Invalid flags:{flags} does not support OR with other flags")
     context = sim.current_context()
+    if context.device.lost:
+        raise context.device.gone(DRIVER_ERROR)
     if flags & DEVICE_USE_ONLY:
         raise AclLayerError(207000, "EH9999", "the driver does not support streams for device use only")
     if context.device.free_streams() == 0:
@@ -177,6 +180,8 @@ def runtime_stream_query(sim: Machine, stream: int) -> int:
         raise RuntimeLayerError(107027, "EE9999", "Not allow to query captured-stream")
     sim.current_context()
     found = sim.stream(stream, "aclrtStreamQuery")
+    if found.context.device.lost:
+        raise found.context.device.gone()
     if found.context.failure is not None:
         raise found.context.failure
     if found.models:

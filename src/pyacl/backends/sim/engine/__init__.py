@@ -16,6 +16,7 @@ operation.py   one piece of work on a stream, and what it reads and writes
 scheduler.py   when operations run: lazy, eager, random(seed); waiting; deadlocks
 waiting.py     how a host thread waits for streams and learns of failures
 callbacks.py   functions of the program in the order of a stream
+faults.py       faults that a test asked for
 process.py configuration.py    aclInit and its file
 (memory, kernels, models, ...: modules of the same kind)
 

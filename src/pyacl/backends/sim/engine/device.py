@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 INFNAN = 1  # float overflow mode of a fresh process
+SETUP_ERROR = 507033  # a device that cannot be opened
+# what memory calls answer on a lost device. Assumption: the driver's error is one the library has no code for
+DRIVER_ERROR = 507899
 
 
 class Device:
@@ -31,6 +34,8 @@ class Device:
         self.generation = 0  # how often it was opened
         self.saturation = INFNAN
         self.failure_mode = 0
+        self.lost = 0  # the code its work fails with since it was lost; 0: it is there
+        self.away = False  # it was lost and cannot be opened again yet
         self.peers: set[int] = set()
         self.when_closed: list[Callable[[Device], None]] = []
         self._free_ids: list[int] = []
@@ -56,6 +61,8 @@ class Device:
 
     def retain(self) -> None:
         """One more context: the first one opens the device."""
+        if self.away or self.lost:
+            raise self.gone(SETUP_ERROR)
         if self.open_count == 0:
             self.machine.device_observers.notify(self.index, observers.SET_PRE)
             self.generation += 1
@@ -68,6 +75,21 @@ class Device:
             for close in list(self.when_closed):
                 close(self)
             self.peers.clear()
+            self.lost = 0
+
+    # ---- loss --------------------------------------------------------------------------------------------
+
+    def lose(self, code: int) -> None:
+        """The device is gone: none of its work ever ends, and what needs it fails."""
+        self.lost, self.away = code, True
+        for context in self.machine.contexts:
+            if context.device is self:
+                for stream in context.live_streams():
+                    stream.drop()
+
+    def gone(self, code: int = 0) -> RuntimeLayerError:
+        """What a call on a lost device fails with: by default what the library answers to work and waits."""
+        return RuntimeLayerError(code or self.lost, "EL9999", f"Device[{self.index}] fault, ret={code or self.lost}")
 
     # ---- set and reset -----------------------------------------------------------------------------------
 
@@ -75,10 +97,10 @@ class Device:
         """aclrtSetDevice: the primary context, shared by all threads that set this device, becomes the thread's
         context."""
         thread = self.machine.thread
-        self.references += 1
         if self.primary is None:
             self.retain()
             self.primary = Context(self, primary=True)
+        self.references += 1
         thread.device = self
         self.machine.device_observers.notify(self.index, observers.SET_POST)
         self.saturation = self.machine.saturation

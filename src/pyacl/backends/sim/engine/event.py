@@ -160,6 +160,8 @@ class Event:
             return
         stream = record.stream
         assert stream is not None
+        if self.device.lost:
+            raise self.device.gone()
         done = stream.machine.scheduler.wait(lambda: record.done or record.dropped, [stream], timeout)
         self._seen(record)
         raise_failure([stream])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .arguments import Arguments
+    from .faults import KernelTrouble
     from .kernels import Emulation
     from .machine import Machine
     from .stream import Stream
@@ -56,9 +57,13 @@ class KernelLaunch(Operation):
     data : the argument block as it was at the launch; None if it lies on the device
     source : (device address, bytes) of a block on the device
     thread : system id of the thread that launched it
+    trouble : the fault that a test has asked for it, if any
     """
 
-    __slots__ = ("function", "emulation", "blocks", "data", "source", "attributes", "copy", "kept", "thread")
+    __slots__ = (
+        *("function", "emulation", "blocks", "data", "source", "attributes", "copy", "kept", "thread"),
+        "trouble",
+    )
 
     def __init__(
         self,
@@ -80,6 +85,7 @@ class KernelLaunch(Operation):
         self.copy: Block | None = None  # the block on the device, where placeholders point into it
         self.kept = False  # a model runs it again: its copy stays
         self.thread = threading.get_native_id()
+        self.trouble: KernelTrouble | None = None
 
     @property
     def access(self) -> Access:
@@ -104,12 +110,22 @@ class KernelLaunch(Operation):
     def access(self, given: Access) -> None:
         """What every operation is given at first says nothing here."""
 
+    def blocked_by(self) -> KernelTrouble | None:
+        return None if self.trouble is None else self.trouble.blocks(self)
+
+    def timed_out(self) -> RuntimeLayerError:
+        assert self.trouble is not None
+        self.release(self.function.program.table.machine.area(Memory))
+        return self.trouble.failure(self)
+
     def start(self, machine: Machine) -> bool:
         function = self.function
         if machine.area(Programs).functions.find(function.handle) is not function:
             raise UndefinedBehavior(f"{self.name}: {function.name} runs after its binary was unloaded")
         memory = machine.area(Memory)
         try:
+            if self.trouble is not None:
+                self._break(machine, memory, self.trouble)
             if self.emulation is not None:
                 self._run(machine, memory, self.emulation)
         finally:
@@ -120,6 +136,14 @@ class KernelLaunch(Operation):
                     with machine.lock:
                         self.release(memory)
         return True
+
+    def _break(self, machine: Machine, memory: Memory, trouble: KernelTrouble) -> None:
+        data = self.data
+        if data is None:
+            data = memory.read(self.source[0], self.source[1], self.name)
+        failure = trouble.failure(self)
+        exceptions.tell(machine, self, failure.code, data)
+        raise failure
 
     def _run(self, machine: Machine, memory: Memory, emulation: Emulation) -> None:
         data = self.data
@@ -272,6 +296,10 @@ def submit(
         kernels.check_size(function, emulation, len(data) if data is not None else source[1], call)
     operation = KernelLaunch(call, function, emulation, blocks, data, source, attributes)
     operation.copy = copied
+    if machine.faults is not None:
+        operation.trouble = machine.faults.launched(operation)
+        if operation.trouble is not None:
+            operation.locked = False  # functions of the program are told of the exception
     stream.submit(operation)
     return operation
 

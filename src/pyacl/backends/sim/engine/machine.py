@@ -35,6 +35,7 @@ class Machine:
         # asked with a context: does the capture of a model forbid synchronous copies there? Set by the model area
         self.captures_forbid: Callable[[Context], bool] | None = None
         self.hazards: Any = None  # the hazard checker, where there is one
+        self.faults: Any = None  # the faults that a test has asked for, once it has (engine/faults.py)
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         self.thread = ThreadState()

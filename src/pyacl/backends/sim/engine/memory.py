@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 import numpy as np
 
 from . import places
+from .device import DRIVER_ERROR
 from .failures import RuntimeLayerError, UndefinedBehavior
 from .operation import Access
 
@@ -292,6 +293,8 @@ class Memory:
 
         page : bytes of a page; 0: huge pages above a megabyte, normal ones below, as the driver does by default
         """
+        if self.machine.devices[device].lost:
+            raise self.machine.devices[device].gone(DRIVER_ERROR)
         page = page or (HUGE_PAGE if size > _CHUNK else PAGE)
         cost = 0 if free_of_charge else -(-size // page) * page
         used = self.used.get(device, 0) + cost

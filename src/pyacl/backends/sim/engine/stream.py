@@ -67,6 +67,8 @@ class Stream:
         operation.stream = self
         if self.context.failure is not None:
             raise self.context.failure
+        if self.machine.faults is not None:
+            self.machine.faults.submitting(self, operation)
         if self.recorder is not None:
             self.recorder.add(operation)
             return operation

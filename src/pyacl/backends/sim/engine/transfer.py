@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 import numpy as np
 
+from .device import DRIVER_ERROR
 from .failures import AclLayerError, RuntimeLayerError
 from .memory import DEVICE, HOST, UNREGISTERED, Memory
 from .operation import Access, Operation
@@ -211,7 +212,9 @@ def copy_rows(
 
 
 def refuse_while_capturing(machine: Machine, context: Context) -> None:
-    """107030 for synchronous work that the capture of a model forbids."""
+    """107030 for synchronous work that the capture of a model forbids; 507899 if the device is lost."""
+    if context.device.lost:
+        raise context.device.gone(DRIVER_ERROR)
     if machine.captures_forbid is not None and machine.captures_forbid(context):
         raise RuntimeLayerError(107030, "EE9999", "The current capture mode does not support this call")
 

@@ -22,6 +22,9 @@ def wait_for_streams(machine: Machine, streams: Iterable[Stream], timeout: float
     a stream is aborted meanwhile.
     """
     waited = list(streams)
+    for stream in waited:
+        if stream.context.device.lost:
+            raise stream.context.device.gone()
     if not any(stream.pending or stream.failure for stream in waited):
         if machine.hazards is not None:
             for stream in waited:
