@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable
 
-from ..engine.callbacks import HostFunction, ReportedCallback, Reports
+from ..engine.callbacks import LIBRARY, HostFunction, ReportedCallback, Reports
 from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
 from ..engine.refusals import out_of_range
@@ -25,7 +25,7 @@ def _refuse_mixture(sim: Machine, handle: int, host_functions: bool) -> None:
     stream = sim.streams.find(handle) if handle else None
     if stream is None:
         return
-    if stream.host_functions if not host_functions else stream.report_thread is not None:
+    if stream.report_thread is not None and (stream.report_thread == LIBRARY) != host_functions:
         raise RuntimeLayerError(
             107011,
             "EE1001",
@@ -42,8 +42,8 @@ def launch_host_func(sim: Machine, stream: int, function: int, argument: int) ->
     runtime_require(function, "callBackFunc")
     _refuse_mixture(sim, stream, host_functions=True)
     target = sim.own_stream(stream, "aclrtLaunchHostFunc")
-    if target.recorder is None:
-        target.host_functions = True
+    if target.recorder is None and target.report_thread is None:
+        target.report_thread = LIBRARY
     target.submit(HostFunction(_function(function, argument)))
 
 
@@ -63,7 +63,10 @@ def runtime_launch_callback(sim: Machine, function: int, argument: int, stream: 
         raise RuntimeLayerError(
             107015, "EE9999", "The stream used by this user's callback function is not registered to any thread"
         )
-    target.submit(ReportedCallback(_function(function, argument), block))
+    if target.report_thread == LIBRARY:
+        target.submit(HostFunction(_function(function, argument)))
+    else:
+        target.submit(ReportedCallback(_function(function, argument), block))
 
 
 @answers("aclrtSubscribeReport", "rtSubscribeReport", "rtsSubscribeReport")

@@ -114,6 +114,11 @@ def runtime_ctx_get_sys_param_opt(sim: Machine, opt: int, value: int) -> None:
 # ---- limits on cores -----------------------------------------------------------------------------------------
 
 
+def _not_negative(sim: Machine, number: int) -> None:
+    if number < 0:
+        raise bad_device(number, len(sim.devices))
+
+
 def _resource(kind: int) -> None:
     if kind > _VECTOR:
         raise out_of_range(kind, "type", f"[0, {_VECTOR + 1})")
@@ -132,7 +137,7 @@ def _device(sim: Machine, number: int) -> Device:
         raise bad_device(number, len(sim.devices))
     device = sim.devices[number]
     if not device.open_count:
-        raise RuntimeLayerError(107002, "EE9999", f"Device {number} is not open")
+        raise RuntimeLayerError(507033, "EE9999", f"Device {number} is not open")
     return device
 
 
@@ -143,12 +148,14 @@ def _check_limit(sim: Machine, kind: int, value: int) -> None:
 
 @answers("aclrtGetDeviceResLimit", required="value")
 def get_device_res_limit(sim: Machine, device_id: int, kind: int, value: int) -> None:
+    _not_negative(sim, device_id)
     _resource(kind)
     hostmem.write_u32(value, _limit_of(sim, _device(sim, device_id), kind))
 
 
 @answers("aclrtSetDeviceResLimit")
 def set_device_res_limit(sim: Machine, device_id: int, kind: int, value: int) -> None:
+    _not_negative(sim, device_id)
     _resource(kind)
     device = _device(sim, device_id)
     _check_limit(sim, kind, value)

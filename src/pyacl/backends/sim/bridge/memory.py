@@ -265,7 +265,7 @@ def host_get_device_pointer(sim: Machine, p_host: int, p_device: int, flag: int)
 def host_mem_map_capabilities(sim: Machine, device_id: int, hac_type: int, capabilities: int) -> None:
     if device_id >= len(sim.devices):
         raise bad_device(device_id, len(sim.devices))
-    if hac_type >= 10:
+    if 10 <= hac_type < 1 << 31:
         raise invalid(f"Invalid hacType={hac_type}, valid range is [0, 10)")
     sim.current_context()
     # Assumption: memory that can be registered can be reached by every engine of the chip.
@@ -325,7 +325,7 @@ def get_mem_usage_info(sim: Machine, device_id: int, mem_usage_info: int, input_
     if not input_num:
         raise invalid("Check param failed, inputNum can not be 0")
     if not 0 <= device_id < len(sim.devices):
-        raise RuntimeLayerError(107001, "EE1001", f"Device ID {device_id} is invalid")
+        raise bad_device(device_id, len(sim.devices))
     sim.current_context()
     memory = sim.area(Memory)
     info = hostmem.struct_at(c.aclrtMemUsageInfo, mem_usage_info)

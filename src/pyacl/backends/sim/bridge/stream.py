@@ -434,13 +434,15 @@ def _bound(stream: Stream, name: str) -> None:
 @answers("aclrtActiveStream", required="active stream")
 @answers("rtStreamActive", "rtsActiveStream")
 def active_stream(sim: Machine, active: int, stream: int) -> None:
-    found = _current_stream(sim, stream, "aclrtActiveStream")
+    call = "aclrtActiveStream"
+    if not stream:
+        _current_stream(sim, stream, call)
     runtime_require(active, "activeStream")
-    activated = sim.streams.get(active, "aclrtActiveStream")
     sim.current_context()
+    found, activated = sim.stream(stream, call), sim.streams.get(active, call)
     _bound(found, "stm")
     _bound(activated, "activeStream")
-    sim.own_stream(stream, "aclrtActiveStream").submit(Activate(activated.models[0].lanes[activated]))
+    sim.own_stream(stream, call).submit(Activate(activated.models[0].lanes[activated]))
 
 
 @answers("aclrtSwitchStream", required="left right true_stream stream")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .stream import Stream
 
 Function = Callable[[], Any]
+LIBRARY = -1  # in place of a thread: the callbacks of the stream run on the library's own thread
 IDLE = 1.0  # seconds after which a library thread without work ends
 
 
@@ -100,6 +101,9 @@ class Reports:
     def subscribe(self, thread: int, stream: Stream) -> None:
         if stream.report_thread is not None:
             raise RuntimeLayerError(107011, "EE9999", f"Stream is exist in stream map, streamId={stream.number}")
+        subscribed = self.streams.get(thread)
+        if subscribed and subscribed[0].context.device is not stream.context.device:
+            raise RuntimeLayerError(107012, "EE9999", "the thread is subscribed to streams of another device")
         stream.report_thread = thread
         self.streams.setdefault(thread, []).append(stream)
         self.waiting.setdefault(thread, deque())

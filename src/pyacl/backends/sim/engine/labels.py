@@ -135,5 +135,5 @@ class Labels:
     def switch(self, address: int, most: int, list_address: int, stream_handle: int, call: str) -> None:
         stream = self.machine.own_stream(stream_handle, call)
         if not stream.models:
-            raise RuntimeLayerError(STREAM_MODEL, "EE9999", f"stream is not bound to a model, id={stream.number}")
+            raise RuntimeLayerError(STREAM_MODEL, "EE1011", f"stream is not bound to a model, id={stream.number}")
         stream.submit(SwitchLabel(address, most, list_address, stream.models[0]))

@@ -18,7 +18,7 @@ from .handles import HandleTable
 from .launch import KernelLaunch
 from .memory import Block, Memory
 from .operation import Operation
-from .stream import DEVICE_USE_ONLY
+from .stream import NOT_SYNCHRONIZED
 
 if TYPE_CHECKING:
     from .context import Context
@@ -795,7 +795,7 @@ class Models:
     # ---- capture ---------------------------------------------------------------------------------------------
 
     def _capturable(self, handle: int, call: str) -> Stream:
-        if self.machine.streams.get(handle, call).flags & DEVICE_USE_ONLY:
+        if self.machine.streams.get(handle, call).flags & NOT_SYNCHRONIZED:
             raise _failed(INTERNAL, "stream flag does not support capture to model")
         context = self.machine.current_context()
         stream = self.machine.own_stream(handle, call)

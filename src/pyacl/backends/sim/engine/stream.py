@@ -49,8 +49,8 @@ class Stream:
         self.overflow_switch = 0
         self.tag = NO_TAG
         self.cache_op_info = 0
-        self.report_thread: int | None = None  # the thread that processes its callbacks (aclrtSubscribeReport)
-        self.host_functions = False  # has used aclrtLaunchHostFunc
+        # the thread that processes its callbacks (aclrtSubscribeReport), or the library's (aclrtLaunchHostFunc)
+        self.report_thread: int | None = None
         self.track: Any = None  # what the hazard checker knows of it
 
     @property
