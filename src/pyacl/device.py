@@ -129,7 +129,7 @@ class DeviceHandle(Handle):
         mine = not code and before.value == self.context.value
         if not mine:
             if must:
-                raise_pending()
+                raise_pending("aclrtGetCurrentContext")
                 self.bind()
             else:
                 bare.aclrtSetCurrentContext(self.context)

@@ -337,6 +337,24 @@ def test_an_exception_behind_an_address_reaches_the_caller():
     assert others == [None] and isinstance(take_pending(), KeyError)
 
 
+def test_an_exception_of_an_unchecked_call_is_not_the_reason_of_a_later_failure():
+    def broken(device):
+        raise KeyError("of the unchecked call")
+
+    functions = {
+        "aclrtSetDevice": broken,
+        "aclrtSynchronizeStream": lambda stream: 107003,
+        "aclGetRecentErrMsg": lambda: 0,
+    }
+    api = raw.load(FakeBackend(**functions, aclDataTypeSize=lambda kind: 4))
+    api.unchecked.aclrtSetDevice(0)
+    with pytest.raises(errors.AclError) as caught:
+        api.aclrtSynchronizeStream(None)
+    assert caught.value.code == 107003 and caught.value.__context__ is None
+    api.unchecked.aclrtSetDevice(0)
+    assert api.aclDataTypeSize(0) == 4
+
+
 def test_binding_from_many_threads_gives_one_function():
     api = raw.load(FakeBackend(aclrtSetDevice=lambda device: 0))
     barrier, found = threading.Barrier(8), []

@@ -13,6 +13,7 @@ from pyacl.raw.table import Function
 SENTINEL = -0x50C0DE
 
 _pending = threading.local()
+_NOTHING = ("", None)
 
 
 class Thunk:
@@ -34,7 +35,7 @@ class Thunk:
             try:
                 return function(*arguments)
             except BaseException as error:
-                keep(error)
+                keep(error, row.name)
                 return failure
 
         def replace(other: Callable[..., Any]) -> None:
@@ -48,21 +49,28 @@ class Thunk:
         self.address = ctypes.cast(self._code, ctypes.c_void_p).value or 0
 
 
-def keep(error: BaseException) -> None:
-    """Keep an exception of this thread for the Python caller on the other side of C."""
-    _pending.error = error
+def keep(error: BaseException, function: str = "") -> None:
+    """Keep an exception of this thread, of the C function `function`, for the Python caller on the other side of C."""
+    _pending.error = function, error
 
 
 def take_pending() -> BaseException | None:
     """The exception that a thunk raised on this thread since the last call of this function."""
-    error = getattr(_pending, "error", None)
-    if error is not None:
-        _pending.error = None
-    return error
+    return _take()[1]
 
 
-def raise_pending() -> None:
-    """Raise the exception that a thunk kept on this thread, with its traceback; return if there is none."""
-    error = take_pending()
-    if error is not None:
+def raise_pending(function: str = "") -> None:
+    """Raise the exception that a thunk kept on this thread, with its traceback; return if there is none.
+
+    With the name of a C function an exception of another one is dropped: the caller of its `unchecked` form has seen
+    its result, and it must not turn up as the reason of a later failure.
+    """
+    owner, error = _take()
+    if error is not None and function in ("", owner):
         raise error
+
+
+def _take() -> tuple[str, BaseException | None]:
+    found: tuple[str, BaseException | None] = getattr(_pending, "error", _NOTHING)
+    _pending.error = _NOTHING
+    return found

@@ -118,7 +118,7 @@ class Api(Functions):
         if row.returns_status:
             body = f"rc = bare({parameters})\n    if rc:\n        fail(rc, {name!r})\n    return 0"
         else:
-            body = f"value = bare({parameters})\n    raise_pending()\n    return value"
+            body = f"value = bare({parameters})\n    raise_pending({name!r})\n    return value"
         # a function of the C signature costs less than one of *args, counts its arguments, and takes them by name
         source = f"def {name}({parameters}):\n    {body}\n"
         scope: dict[str, Any] = {"bare": bare, "fail": self.fail, "raise_pending": _raise_pending}
@@ -134,7 +134,7 @@ class Api(Functions):
         An exception that a fake backend's Python code raised during the call is raised itself, with its traceback.
         Otherwise the library's own text for the last failure (aclGetRecentErrMsg) goes into the `pyacl.AclError`.
         """
-        _raise_pending()
+        _raise_pending(function)
         from pyacl.errors import make_error
 
         raise make_error(code, function, self.recent_message())
@@ -144,14 +144,14 @@ class Api(Functions):
         if self._address("aclGetRecentErrMsg") is None:
             return ""
         text = self.unchecked.aclGetRecentErrMsg()
-        _raise_pending()
+        _raise_pending("aclGetRecentErrMsg")
         return text.decode("utf-8", "replace") if text else ""
 
 
-def _raise_pending() -> None:
+def _raise_pending(function: str) -> None:
     from pyacl.backends.thunks import raise_pending
 
-    raise_pending()
+    raise_pending(function)
 
 
 def _absent(row: Function, version: str | None, backend: str) -> Callable[..., Any]:
