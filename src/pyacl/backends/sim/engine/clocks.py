@@ -32,7 +32,7 @@ class Track:
         self.count = 0
         self.clock: dict[Track, int] = {}
         self.seen: dict[Track, int] | None = None  # what the host knew at the latest submission, as joined already
-        self.due: list[dict[Track, int]] = []  # joined by what is submitted next
+        self.due: dict[Track, int] | None = None  # joined by what is submitted next
         self.dead = False
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from . import places
 
@@ -44,8 +45,7 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True)
-class Party:
+class Party(NamedTuple):
     """One of the two that a hazard is between.
 
     Attributes
@@ -67,7 +67,7 @@ class Party:
 
     def __str__(self) -> str:
         on = f", on {self.where}" if self.where else ""
-        return f"{self.call} {self.does}{on}: {places.describe(self.place)}".replace("  ", " ")
+        return f"{self.call} {self.does}{on}: {places.describe(self.place)}"
 
 
 @dataclass(frozen=True)

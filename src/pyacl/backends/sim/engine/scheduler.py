@@ -142,6 +142,8 @@ class Scheduler:
             if not stream.pending:
                 self.active.pop(stream, None)
         operation.done = True
+        if operation.trace is not None and self.machine.hazards is not None:
+            self.machine.hazards.finished(operation)
         if operation.failure is not None:
             self._failed(stream, operation.failure)
         self.notify()

@@ -337,4 +337,7 @@ def tracked(array: DeviceArray, used: Used) -> TrackedArray:
     """The same array, with notes."""
     found = array.view(TrackedArray)
     found.address, found.block, found.name, found.used = array.address, array.block, array.name, used
+    if found.flags.writeable:
+        low = found.__array_interface__["data"][0] - used.store.real
+        used.writable.add(low, low + found.nbytes)
     return found
