@@ -753,7 +753,7 @@ class Packer:
     def _layout(self, args: Sequence[Any]) -> Layout:
         if self.declared is not None:
             if len(args) != len(self.declared):
-                wanted = " ".join(p.text for p in self.declared)
+                wanted = " ".join(p.name or p.text for p in self.declared)
                 raise TypeError(f"{self.kernel} takes {len(self.declared)} arguments ({wanted}), not {len(args)}")
             key: Any = tuple(type(a) is Placeholder for a in args)
         else:

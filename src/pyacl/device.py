@@ -527,7 +527,7 @@ class Device:
 
         return Event._create(self, timing)
 
-    def load(self, source: Source) -> KernelBinary:
+    def load(self, source: Source, *, lazy: bool = False, cpu_mode: Optional[int] = None) -> KernelBinary:
         """Load a kernel binary that bisheng compiled.
 
         The file is looked into before the library is asked, which checks next to nothing: whether it is a linked device
@@ -536,7 +536,14 @@ class Device:
         Parameters
         ----------
         source : path, bytes or binary file object
-            The ``.o``. A host object that carries a device binary is loaded for that part.
+            The ``.o``. A host object that carries a device binary is loaded for that part. Of AI CPU kernels, the
+            library (``.so``) or its JSON.
+        lazy : bool
+            Copy the code to the device at the first launch, not when the first kernel is taken out (LAZY_LOAD).
+        cpu_mode : {0, 1, 2}, optional
+            How AI CPU kernels are loaded (CPU_KERNEL_MODE): 0 by the JSON alone, for libraries that the device has
+            already; 1 by the JSON and the library beside it; 2 the library without a JSON, whose kernels are then
+            named with `KernelBinary.register`. By default 1 for a library with its JSON, 0 for a JSON without library.
 
         Raises
         ------
@@ -548,11 +555,12 @@ class Device:
 
         Notes
         -----
-        aclrtBinaryLoadFromFile; aclrtBinaryLoadFromData with MAGIC where that function would not take the file.
+        aclrtBinaryLoadFromFile; aclrtBinaryLoadFromData with MAGIC where that function would not take the file, and for
+        a `cpu_mode` of 2.
         """
         from pyacl.kernel import KernelBinary
 
-        return KernelBinary._load(self, source)
+        return KernelBinary._load(self, source, lazy, cpu_mode)
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
         """Device memory of this many bytes, as uint8. Its content is undefined. aclrtMalloc."""

@@ -8,6 +8,7 @@ import math
 import operator
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
@@ -53,22 +54,26 @@ class KernelBinary:
         handle.own(self)
 
     @classmethod
-    def _load(cls, device: Device, source: Source) -> KernelBinary:
+    def _load(cls, device: Device, source: Source, lazy: bool = False, cpu_mode: Optional[int] = None) -> KernelBinary:
         core = device._handle
         core.get()
-        content, verdict = _inspect(source, device.name)
+        content, verdict = _inspect(source, device.name, cpu_mode)
+        options: dict[int, Optional[int]] = {
+            constants.ACL_RT_BINARY_LOAD_OPT_LAZY_LOAD: 1 if lazy else None,
+            constants.ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE: verdict.cpu_kernel_mode,
+        }
         binary = types.aclrtBinHandle()
         if verdict.from_file and content.path is not None:
-            _load_from_file(device, content.path, verdict, binary)
+            _load_from_file(device, content.path, options, binary)
         elif core.api.has("aclrtBinaryLoadFromData"):
-            options = _load_options({constants.ACL_RT_BINARY_LOAD_OPT_MAGIC: verdict.magic_value})
-            core.call("aclrtBinaryLoadFromData", content.data, len(content.data), options, binary)
+            options[constants.ACL_RT_BINARY_LOAD_OPT_MAGIC] = verdict.magic_value
+            core.call("aclrtBinaryLoadFromData", content.data, len(content.data), _load_options(options), binary)
         elif verdict.from_file:
             with tempfile.TemporaryDirectory() as folder:  # before CANN 8.5 only files can be loaded
                 path = os.path.join(folder, "kernel.o")
                 with open(path, "wb") as file:
                     file.write(content.data)
-                _load_from_file(device, path, verdict, binary)
+                _load_from_file(device, path, options, binary)
         else:
             raise objfile.KernelObjectError(
                 f"{_label(content)} cannot be loaded from a file: {'; '.join(verdict.reasons)}. "
@@ -105,13 +110,14 @@ class KernelBinary:
     @property
     def names(self) -> tuple[str, ...]:
         """The kernels in it, as `binary[name]` takes them."""
-        return tuple(kernel.name for kernel in self.object.kernels)
+        registered = [name for name, function in self._functions.items() if function.info not in self.object.kernels]
+        return (*(kernel.name for kernel in self.object.kernels), *registered)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
     def __len__(self) -> int:
-        return len(self.object.kernels)
+        return len(self.names)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -129,7 +135,8 @@ class KernelBinary:
             As in the source where the kernel is ``extern "C"``; an ELF symbol or a C++ name does as well.
         signature : str or sequence, optional
             What the kernel takes, such as ``"ptr ptr ptr u32"`` or a list of dtypes. With it, plain Python numbers are
-            taken and checked; without it, each argument must have a width of its own.
+            taken and checked. Without it, the kernels of operator packages are known to take pointers, by the roles
+            that their metadata lists; of others, each argument must have a width of its own.
         route : str
             How arguments reach the library: ``"user"`` memory owned by the kernel, the ``"thread"``'s buffer,
             or ``"host"`` memory handed over at each launch (CANN 8.5). ``"auto"`` takes the first that works, in this
@@ -150,17 +157,46 @@ class KernelBinary:
         function = self._functions.get(info.name)
         if function is None:
             value = types.aclrtFuncHandle()
-            core = self.device._handle
-            core.call("aclrtBinaryGetFunction", self._handle.get(), info.name.encode(), value)
-            handle = Handle(f"kernel {info.name} of device {self.device.id}", value, None, self._handle)
-            # of two threads that come here at once, the first one's stays
-            function = self._functions.setdefault(info.name, _Function(self.device, info, handle))
+            self.device._handle.call("aclrtBinaryGetFunction", self._handle.get(), info.name.encode(), value)
+            function = self._keep(info, value)
         return Kernel(self, function, signature, route)
+
+    def register(self, name: str, function: str, signature: Optional[SignatureLike] = None) -> Kernel:
+        """An AI CPU kernel of a library that was loaded without a JSON (``cpu_mode=2``).
+
+        Parameters
+        ----------
+        name : str
+            What the kernel is called from now on: its operator type.
+        function : str
+            The function in the library that runs it.
+        signature : str or sequence, optional
+            As for `kernel`.
+
+        Raises
+        ------
+        AclInvalidArgumentError
+            When the binary holds no AI CPU kernels.
+
+        Notes
+        -----
+        aclrtRegisterCpuFunc.
+        """
+        value = types.aclrtFuncHandle()
+        self.device._handle.call("aclrtRegisterCpuFunc", self._handle.get(), function.encode(), name.encode(), value)
+        return Kernel(self, self._keep(objfile.Kernel(name, (), "AICPU"), value), signature, "auto")
+
+    def _keep(self, info: objfile.Kernel, value: types.aclrtFuncHandle) -> _Function:
+        """The function behind a C handle; of two threads that come here at once, the first one's stays."""
+        handle = Handle(f"kernel {info.name} of device {self.device.id}", value, None, self._handle)
+        return self._functions.setdefault(info.name, _Function(self.device, info, handle))
 
     def _find(self, name: str) -> objfile.Kernel:
         if not isinstance(name, str):
             raise TypeError(f"name: the name of a kernel, not {type(name).__name__}")
         self._handle.get()
+        if name in self._functions:
+            return self._functions[name].info
         try:
             return self.object.kernel(name)
         except KeyError:
@@ -191,11 +227,12 @@ class Kernel:
         self.info = function.info
         self._function = function
         self._route = route
-        self._packer = Packer(self.info.name, signature)
+        self._packer = Packer(self.info.name, _recorded_signature(self.info) if signature is None else signature)
+        self._declared = signature is not None
         # layouts that were compared with the object file
         self._checked: set[Layout] = set()
         declared = self._packer.declared_layout
-        if declared is not None:
+        if self._declared and declared is not None:
             self._check(declared, ())  # a wrong declaration shows at once, not at the first launch
 
     def __repr__(self) -> str:
@@ -283,9 +320,23 @@ class Kernel:
         if known is not None and count != len(known):
             roles = ", ".join(argument.role for argument in known) or "none"
             raise TypeError(f"{self.name} takes {len(known)} arguments ({roles}), not {count}")
-        if not info.user_sizes or layout.size in info.user_sizes:
+        places = self._function.places
+        if places is not None:
+            self._compare(places, layout, args)
+        if not info.user_sizes or layout.size == info.user_sizes[0]:
             return
         expected = max(info.user_sizes)
+        if layout.size in info.user_sizes:
+            if not self._declared:
+                warnings.warn(
+                    f"{self.name} reads {expected} bytes of arguments and was given {layout.size}. That is right where "
+                    f"the kernel declares the overflow status as its last argument, as the wrapper of AscendC does in "
+                    f"builds up to CANN 8.5; otherwise the last argument is missing. A declared signature says that "
+                    f"it is right: binary.kernel({self.name!r}, signature)",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+            return
         takes = f"{self.name} takes {expected} bytes of arguments"
         if known is not None and 8 * len(known) == expected:
             takes = f"{self.name} takes {len(known)} arguments of 8 bytes each"
@@ -303,6 +354,32 @@ class Kernel:
         raise TypeError(
             f"{takes}; these {count} make {layout.size}: something is missing after argument {count}, or too narrow"
         )
+
+    def _compare(self, places: Sequence[tuple[int, int]], layout: Layout, args: Sequence[Any]) -> None:
+        """Compare a layout with where the parameters lie, argument by argument."""
+        count = len(layout.parameters)
+        if count != len(places) and not (self.info.overflow is not False and count == len(places) - 1):
+            sizes = ", ".join(str(size) for _, size in places) or "none"
+            raise TypeError(f"{self.name} takes {len(places)} arguments (bytes: {sizes}), not {count}")
+        for position, (parameter, offset, place) in enumerate(zip(layout.parameters, layout.offsets, places)):
+            if (offset, parameter.size) != place:
+                raise TypeError(
+                    f"{self._packer.name_of(position, args)}: {parameter.text} has {parameter.size} bytes and would "
+                    f"lie at byte {offset}; the kernel reads {place[1]} bytes at byte {place[0]}"
+                )
+
+
+def _recorded_signature(info: objfile.Kernel) -> Optional[SignatureLike]:
+    """What the metadata of an operator package's kernel says it takes: pointers, called by their roles.
+
+    None where it lists no roles, or one that leaves open what the argument is.
+    """
+    known = info.user_arguments
+    if known is None or info.arguments is None or info.arg_size != 8 * len(info.arguments):
+        return None
+    if any(argument.role == "general" or "unknown" in argument.role + argument.pointer for argument in known):
+        return None
+    return [f"{argument.role}:ptr" for argument in known]
 
 
 def _position(value: object, args: Sequence[object]) -> int:
@@ -544,6 +621,24 @@ class _Function:
         self.handle = handle
         self._auto = "user"
         self._routes: dict[str, _Route] = {}
+        #: offset and size of each argument that a caller gives, where the object says so
+        self.places = None if info.parameters is None else self._user_places(info.parameters)
+
+    def _user_places(self, places: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
+        """The parameters without the FFTS address; the library's word counts where it has one (CANN 9.1)."""
+        api, function = self.device._handle.api, self.handle.get()
+        if api.has("aclrtFunctionGetParamInfo"):
+            count, offset, size = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_size_t()
+            api.aclrtFunctionGetParamCount(function, count)
+            asked = []
+            for index in range(count.value):
+                api.aclrtFunctionGetParamInfo(function, index, offset, size)
+                asked.append((offset.value, size.value))
+            places = asked
+        end = max((offset + size for offset, size in places), default=0)
+        if self.info.ffts and -(-end // 8) * 8 == self.info.arg_size:  # the FFTS address is counted
+            places = [(offset - 8, size) for offset, size in places[1:]]
+        return places
 
     def launch(self, route: str, blocks: int, stream: StreamHandle, config: Any, packed: Packed) -> None:
         """Launch on a route; "auto" goes over to the thread's buffer for good where user memory is refused."""
@@ -785,7 +880,7 @@ _ROUTES: dict[str, type[_Route]] = {"user": _UserMemory, "thread": _ThreadBuffer
 # -- loading -----------------------------------------------------------------------------------------------------------
 
 
-def _inspect(source: Source, soc: str) -> tuple[objfile.KernelObject, objfile.Verdict]:
+def _inspect(source: Source, soc: str, cpu_mode: Optional[int] = None) -> tuple[objfile.KernelObject, objfile.Verdict]:
     """Read a file and decide how to load it on this SoC; KernelObjectError says why it cannot be."""
     try:
         content = objfile.read(source)
@@ -794,6 +889,8 @@ def _inspect(source: Source, soc: str) -> tuple[objfile.KernelObject, objfile.Ve
         if path and str(path) not in str(error):
             raise objfile.KernelObjectError(f"{path}: {error}") from None
         raise
+    if cpu_mode is not None:
+        return content, _cpu_verdict(content, cpu_mode)
     verdict = content.verdict(soc)
     if not verdict.loadable and any(part.fits(soc) is not False for part in content.device_parts()):
         inner = objfile.read(content.extract(soc))
@@ -807,9 +904,29 @@ def _inspect(source: Source, soc: str) -> tuple[objfile.KernelObject, objfile.Ve
     return content, verdict
 
 
-def _load_from_file(device: Device, path: str, verdict: objfile.Verdict, binary: types.aclrtBinHandle) -> None:
-    options = _load_options({constants.ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE: verdict.cpu_kernel_mode})
-    device._handle.call("aclrtBinaryLoadFromFile", os.fsencode(os.path.abspath(path)), options, binary)
+def _cpu_verdict(content: objfile.KernelObject, mode: int) -> objfile.Verdict:
+    """How AI CPU kernels are loaded in the mode that was asked for."""
+    if mode not in (0, 1, 2):
+        raise ValueError(f"cpu_mode: {mode!r} is none of 0 (JSON alone), 1 (JSON and library), 2 (library alone)")
+    declared = content.container is objfile.Container.AICPU
+    if mode < 2 and (not declared or content.path is None):
+        raise objfile.KernelObjectError(
+            f"{_label(content)} is a {content.container}, and cpu_mode={mode} takes the path of a JSON that declares "
+            f"AI CPU kernels (opInfo), or of the library (.so) beside it. Next step: give that path, or cpu_mode=2 "
+            f"and register the kernels"
+        )
+    if mode == 2 and not (declared or content.container is objfile.Container.HOST):
+        raise objfile.KernelObjectError(
+            f"{_label(content)} is a {content.container}, and cpu_mode=2 takes a library (.so) of AI CPU kernels"
+        )
+    return objfile.Verdict(from_file=mode < 2, from_data=mode == 2, magic=None, socs=(), cpu_kernel_mode=mode)
+
+
+def _load_from_file(
+    device: Device, path: str, options: Mapping[int, Optional[int]], binary: types.aclrtBinHandle
+) -> None:
+    path = os.path.abspath(path)
+    device._handle.call("aclrtBinaryLoadFromFile", os.fsencode(path), _load_options(options), binary)
 
 
 def _load_options(wanted: Mapping[int, Optional[int]]) -> Optional[types.aclrtBinaryLoadOptions]:

@@ -16,7 +16,7 @@ from pyacl import objfile
 from pyacl.objfile import Container, KernelObjectError, read
 from pyacl.objfile.elf import Elf, tlvs
 from pyacl.objfile.kernels import registered_name, tiling_key
-from pyacl.objfile.metadata import KernelMeta, binary_meta
+from pyacl.objfile.metadata import KernelMeta, binary_meta, kernel_meta
 from pyacl.objfile.sidecar import parse_sidecar
 from pyacl.testing import KernelSpec, make_archive, make_host_object, make_kernel_object, make_sidecar
 
@@ -164,9 +164,36 @@ def test_ai_cpu_library() -> None:
     assert verdict.from_file and verdict.cpu_kernel_mode == 1
     assert verdict.summary == "loads from file with CPU_KERNEL_MODE 1"
     assert read(bytes(library)).container is Container.HOST
+    assert "cpu_mode=2" in read(bytes(library)).verdict().advice[0]
+
+
+def test_ai_cpu_json(tmp_path: Path) -> None:
+    declared = {"AddCpu": {"opInfo": {"functionName": "RunCpuKernel", "kernelSo": "libadd.so"}}}
+    path = tmp_path / "libadd.json"
+    path.write_text(json.dumps(declared))
+    for mode in (0, 1):  # without the library beside it, and with it
+        obj = read(path)
+        assert (obj.container, obj.machine, [kernel.name for kernel in obj.kernels]) == (Container.AICPU, 0, ["AddCpu"])
+        assert (obj.verdict().from_file, obj.verdict().from_data, obj.verdict().cpu_kernel_mode) == (True, False, mode)
+        (tmp_path / "libadd.so").write_bytes(b"anything")
+    assert read(json.dumps(declared).encode()).cpu_kernel_mode == 0
+    with pytest.raises(KernelObjectError, match="this is JSON"):
+        read(b'{"magic": "RT_DEV_BINARY_MAGIC_ELF"}')
 
 
 # -- kernels -------------------------------------------------------------------------------------------------------
+
+
+def test_places_of_parameters() -> None:
+    obj = read(make_kernel_object("k", args=[8, 4, 2, 8], param_info=True))
+    assert obj.kernels[0].parameters == ((0, 8), (8, 4), (12, 2), (16, 8))
+    assert obj.to_dict()["kernels"][0]["parameters"] == [[0, 8], [8, 4], [12, 2], [16, 8]]
+    assert read(make_kernel_object("k", args=2)).kernels[0].parameters is None
+    summary = struct.pack("<HHIQ", 16, 12, 2, 16)
+    first, second = (struct.pack("<HHIIII20x", 17, 36, index, index, 8 * index, 8) for index in (0, 1))
+    assert kernel_meta(summary + second + first).parameters == ((0, 8), (8, 8))
+    for damaged in (summary, summary + first, first + second, summary + first + first, summary + second + first[:12]):
+        assert kernel_meta(damaged).parameters is None
 
 
 def test_kernel_lookup_names_what_there_is() -> None:

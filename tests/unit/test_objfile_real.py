@@ -89,12 +89,12 @@ def test_agrees_with_pyelftools(case: str, real_kernels: dict[str, Path]) -> Non
 LAUNCH = {
     "310p_aicore": ("AICORE", None, None, (), False, None, None, None),
     "910_aicore": ("AICORE", None, None, (), False, None, None, None),
-    "910b_aiv_nometa": ("AIV", None, 40, (40, 32), False, None, None, None),
+    "910b_aiv_nometa": ("AIV", None, 40, (40,), False, None, None, None),
     "910b_mix_0_1": ("MIX", (0, 1), 40, (32,), True, None, None, None),
     "910b_mix_1_2_ffts": ("MIX", (1, 2), 40, (32,), True, None, None, None),
-    "950_aiv_meta": ("AIV", None, 40, (40, 32), False, "SIMD", 1624, 8192),
+    "950_aiv_meta": ("AIV", None, 40, (40,), False, "SIMD", 1624, 8192),
     "950_debug_assert_printf": ("AIV", None, 80, (80,), False, "SIMT", 344, 8192),
-    "950_mix_34byte_meta": ("MIX", (1, 2), 80, (80, 72), False, "SIMD and SIMT", 2816, 8192),
+    "950_mix_34byte_meta": ("MIX", (1, 2), 80, (80,), False, "SIMD and SIMT", 2816, 8192),
     "950_simt": ("AIV", None, 32, (32,), False, "SIMT", 248, 8192),
     "950_two_keys_weak": ("AIV", None, 96, (96,), False, "none", 2600, 0),
 }

@@ -91,6 +91,8 @@ class KernelMeta:
     sync: bool = False
     ratio: tuple[int, int] | None = None
     arguments: tuple[Argument, ...] | None = None
+    #: ``(offset, size)`` of each parameter, in order.
+    parameters: tuple[tuple[int, int], ...] | None = None
     ub_size: int | None = None
     min_stack: int | None = None
     vector_type: int | None = None
@@ -145,6 +147,7 @@ def kernel_meta(section: bytes) -> KernelMeta:
         sync=number(SYNC) == 1,
         ratio=_ratio(found[RATIO]) if RATIO in found else None,
         arguments=_arguments(found[ARGUMENTS]) if ARGUMENTS in found else None,
+        parameters=_parameters(records),
         ub_size=number(UB_SIZE),
         min_stack=number(MIN_STACK),
         vector_type=number(VECTOR_TYPE),
@@ -203,6 +206,22 @@ def _ratio(payload: bytes) -> tuple[int, int]:
 
 def _entry(payload: bytes) -> tuple[int, int]:
     return int.from_bytes(payload[:1], "little"), int.from_bytes(payload[4:12], "little")
+
+
+def _parameters(records: tuple[Tlv, ...]) -> tuple[tuple[int, int], ...] | None:
+    """Where the parameters lie, by one PARAM_INFO for each: u32 index, ordinal, offset, size, and more.
+
+    None without them, or when they are not as many as PARAM_SUMMARY counts, or not numbered from 0 on.
+    """
+    count = next((_number(record.payload) for record in records if record.type == PARAM_SUMMARY), None)
+    found = {}
+    for record in records:
+        if record.type == PARAM_INFO and len(record.payload) >= 16:
+            index, _, offset, size = struct.unpack_from("<4I", record.payload)
+            found[index] = offset, size
+    if count is None or count != len(found) or any(index not in found for index in range(count)):
+        return None
+    return tuple(found[index] for index in range(count))
 
 
 def _arguments(payload: bytes) -> tuple[Argument, ...]:

@@ -60,6 +60,8 @@ class KernelObject:
     image: tuple[int, int] = (0, 0)
     #: The JSON beside it; None when there is none.
     sidecar: Sidecar | None = None
+    #: For AI CPU kernels, the CPU_KERNEL_MODE that loads them from a file: 1 JSON and library, 0 the JSON alone.
+    cpu_kernel_mode: int | None = None
     #: Files inside: members of an archive, device binaries inside a host file.
     parts: tuple[KernelObject, ...] = ()
     #: For a part, where in the file it lies.
@@ -231,7 +233,8 @@ def read(source: Source, *, sidecar: SidecarSource | object = _BESIDE) -> Kernel
     Parameters
     ----------
     source : path, bytes-like or binary file object
-        A device object (`.o`), or anything it may be wrapped in: a host object or library, an ar archive.
+        A device object (`.o`), or anything it may be wrapped in: a host object or library, an ar archive. Of AI CPU
+        kernels, the library (`.so`) or its JSON.
     sidecar : path, bytes, mapping or None, optional
         The JSON that belongs to it. By default the file beside `source` that the runtime would look for (same name,
         `.json`), or none where `source` is no path. None: there is none.
@@ -273,13 +276,16 @@ def _read(data: bytes, path: str | None, sidecar: Sidecar | None, origin: str | 
         pieces, notes = _read_pieces(archive_members(data))
         return KernelObject(path, Container.ARCHIVE, data, parts=pieces, notes=notes, sidecar=sidecar, origin=origin)
     if not is_elf(data):
+        declared = parse_sidecar(data, path) if data.lstrip()[:1] == b"{" else Sidecar()
+        if declared.cpu_kernels:
+            beside = path is not None and os.path.isfile(path.rpartition(".")[0] + ".so")
+            return _cpu_object(KernelObject(path, Container.AICPU, data, sidecar=declared), declared, int(beside))
         raise KernelObjectError(_not_elf(data, path))
     elf = Elf(data)
     usable = sidecar if sidecar is not None and sidecar.error is None else Sidecar()
     header = elf.header
     pieces, notes = ((), ()) if header.machine == EM_ASCEND else _read_pieces(embedded(elf))
-    cpu_kernels = usable.cpu_kernels
-    container = classify(elf, bool(cpu_kernels), bool(pieces))
+    container = classify(elf, bool(usable.cpu_kernels), bool(pieces))
     basic = KernelObject(
         path,
         container,
@@ -294,7 +300,7 @@ def _read(data: bytes, path: str | None, sidecar: Sidecar | None, origin: str | 
         notes=notes,
     )
     if container is Container.AICPU:
-        return replace(basic, kernels=tuple(Kernel(kernel.name, (), "AICPU") for kernel in cpu_kernels))
+        return _cpu_object(basic, usable, 1)
     if header.machine != EM_ASCEND:
         return basic
     if not elf.sections:
@@ -310,6 +316,11 @@ def _read(data: bytes, path: str | None, sidecar: Sidecar | None, origin: str | 
         comment=_comment(elf),
         image=_image(elf),
     )
+
+
+def _cpu_object(obj: KernelObject, sidecar: Sidecar, mode: int) -> KernelObject:
+    kernels = tuple(Kernel(kernel.name, (), "AICPU") for kernel in sidecar.cpu_kernels)
+    return replace(obj, kernels=kernels, cpu_kernel_mode=mode)
 
 
 def _read_pieces(pieces: Iterable[Piece]) -> tuple[tuple[KernelObject, ...], tuple[str, ...]]:
@@ -331,7 +342,7 @@ def _not_elf(data: bytes, path: str | None) -> str:
     if not data:
         return "the file is empty"
     if data.lstrip()[:1] == b"{":
-        return "this is JSON: give the object it belongs to (the .o or .so beside it)"
+        return "this is JSON: give the object it belongs to (the .o beside it)"
     if data[:4] == b"PK\x03\x04":
         return "this is a zip archive or wheel: unpack it, or give it to pyacl inspect, which looks inside"
     return f"neither an ELF file nor an ar archive: it starts with {data[:8].hex(' ')}"
@@ -407,7 +418,9 @@ def _kernel_dict(kernel: Kernel) -> dict[str, Any]:
         "arg_size": kernel.arg_size,
         "user_sizes": list(kernel.user_sizes),
         "arguments": None if arguments is None else [{"role": a.role, "size": a.size} for a in arguments],
+        "parameters": None if kernel.parameters is None else [list(place) for place in kernel.parameters],
         "ffts": kernel.ffts,
+        "overflow": kernel.overflow,
         "min_stack": kernel.min_stack,
         "ub_size": kernel.ub_size,
         "vector_type": kernel.vector_type,

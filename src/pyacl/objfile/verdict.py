@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyacl.objfile.arch import ARCHITECTURES, RULES, SOCS, VECTOR_FLAGS, LoadRules, npu_arch_of
 from pyacl.objfile.container import Container
+from pyacl.objfile.elf import EM_AARCH64, ET_DYN
 from pyacl.objfile.kernels import Entry, halves_stay_apart, registered_name
 from pyacl.objfile.metadata import ENTRY_DISABLED, KTYPE_NAMES, SCHED_MODE_NAMES, KernelMeta
 from pyacl.objfile.sidecar import MAGIC_VALUES
@@ -73,7 +74,7 @@ def judge(obj: KernelObject, soc: str | None = None) -> Verdict:
     if obj.container is Container.DEVICE:
         return _judge_device(obj, soc)
     if obj.container is Container.AICPU:
-        return Verdict(True, True, None, (), cpu_kernel_mode=1)
+        return Verdict(True, False, None, (), cpu_kernel_mode=obj.cpu_kernel_mode)
     reasons, advice = _not_a_device_elf(obj)
     return Verdict(False, False, None, (), reasons, advice)
 
@@ -94,6 +95,11 @@ def _not_a_device_elf(obj: KernelObject) -> tuple[tuple[str, ...], tuple[str, ..
         return (
             (f"the device part ({relocatable[0].origin}) is relocatable",),
             (f"extract it and {link}", "or compile with --cce-aicore-only, which leaves the host part out"),
+        )
+    if obj.container is Container.HOST and (obj.machine, obj.type) == (EM_AARCH64, ET_DYN):
+        return (
+            ("a host library (aarch64) without a device binary, and no JSON beside it declares AI CPU kernels",),
+            (f"of AI CPU kernels: put {obj.sidecar_name} with their opInfo beside it, or load it with cpu_mode=2",),
         )
     what = {
         Container.ARCHIVE: "an ar archive holds objects for the linker, and none of these holds a device binary",

@@ -73,6 +73,7 @@ class KernelSpec:
     vector: str | None = None
     sched_mode: int | None = None
     deterministic: bool | None = None
+    param_info: bool = False
     code_size: int = 256
 
 
@@ -96,6 +97,7 @@ def make_kernel_object(
     vector: str | None = None,
     sched_mode: int | None = None,
     deterministic: bool | None = None,
+    param_info: bool = False,
     implicit: Iterable[int] = (),
     debug: Iterable[str] = (),
     debug_buffer: int = 0,
@@ -140,6 +142,9 @@ def make_kernel_object(
         Bytes of stack, recorded for the binary (910B, 910_93); None leaves the record out.
     min_stack, ub_size, sched_mode, deterministic
         Metadata of the same names; see :class:`pyacl.objfile.Kernel`.
+    param_info : bool
+        Say in the metadata where each parameter lies, as the newest compilers do. That the hidden FFTS argument is
+        counted there is an assumption: no such object has been seen.
     vector : str
         ``"simd"``, ``"simt"``, ``"both"`` or ``"none"`` (no vector function): Ascend 950.
     implicit : iterable of int
@@ -177,6 +182,7 @@ def make_kernel_object(
         vector=vector,
         sched_mode=sched_mode,
         deterministic=deterministic,
+        param_info=param_info,
         code_size=code_size,
     )
     given = [name] if isinstance(name, (str, KernelSpec)) else list(name)
@@ -344,15 +350,21 @@ def _functions(spec: KernelSpec, npu_arch: str, ffts_by_symbol: bool) -> list[_F
     ]
 
 
-def _block_size(args: _ArgSizes) -> int:
-    """Bytes of an argument block: natural alignment, at least 4 and at most 8, and padded to 8 at the end."""
-    if isinstance(args, int):
-        return 8 * args
-    end = 0
-    for size in args:
+def _places(args: _ArgSizes, start: int = 0) -> list[tuple[int, int]]:
+    """Offset and size of each argument in its block: natural alignment, at least 4 and at most 8."""
+    places, end = [], start
+    for size in [8] * args if isinstance(args, int) else args:
         natural = size & -size  # the largest power of two in the size, as for an array of such elements
         align = min(max(natural, 4), 8)
-        end = -(-end // align) * align + size
+        offset = -(-end // align) * align
+        places.append((offset, size))
+        end = offset + size
+    return places
+
+
+def _block_size(args: _ArgSizes) -> int:
+    """Bytes of an argument block, which is padded to 8 at the end."""
+    end = max((offset + size for offset, size in _places(args)), default=0)
     return -(-end // 8) * 8
 
 
@@ -392,6 +404,12 @@ def _kernel_records(function: _Function, npu_arch: str) -> bytes:
     number(meta.UB_SIZE, spec.ub_size)
     number(meta.MIN_STACK, spec.min_stack)
     number(meta.SCHED_MODE, spec.sched_mode)
+    if spec.param_info:
+        places = [(0, 8)] * function.ffts + _places(spec.args, 8 * function.ffts)
+        add(meta.PARAM_SUMMARY, struct.pack("<IQ", len(places), sum(size for _, size in places)))
+        for index, (offset, size) in enumerate(places):
+            align = min(max(size & -size, 4), 8)
+            add(meta.PARAM_INFO, struct.pack("<IIIIHHIIII", index, index, offset, size, align, 0, 0, 0, 0, 0))
     return b"".join(records)
 
 
