@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import math
 import operator
@@ -85,7 +86,7 @@ class DeviceInfo:
 class DeviceHandle(Handle):
     """The open device below all objects on it: its context, its C functions, and whether it broke."""
 
-    __slots__ = ("api", "context", "fault", "hung", "id", "peers")
+    __slots__ = ("api", "context", "fault", "hung", "id", "peers", "reset")
 
     def __init__(self, api: Api, device_id: int, parent: Handle) -> None:
         #: the C functions
@@ -95,6 +96,8 @@ class DeviceHandle(Handle):
         self.fault: Optional[AclDeviceFaultError] = None
         #: whether something on it was last seen working without an end
         self.hung = False
+        #: whether it was reset and could not be set again since
+        self.reset = False
         #: devices that copies may go to and come from directly
         self.peers: set[int] = set()
         api.aclrtSetDevice(device_id)
@@ -107,6 +110,8 @@ class DeviceHandle(Handle):
             raise
 
     def _free(self, value: Any) -> None:
+        if self.reset:
+            return
         # the gentle reset waits for what never ends
         force = (self.hung or self.fault is not None) and self.api.has("aclrtResetDeviceForce")
         if force:
@@ -198,8 +203,9 @@ class DeviceHandle(Handle):
     def note(self, error: AclError) -> None:
         """Remember a fault: the library reports it once and then answers as if nothing had happened."""
         if isinstance(error, AclDeviceFaultError) and self.fault is None:
-            self.fault = error
-            self.forbid(lambda: _after_fault(self.id, error))
+            # without its traceback, whose frames hold buffers and arrays of the program
+            self.fault = fault = copy.copy(error)
+            self.forbid(lambda: _after_fault(self.id, fault))
 
     def release(self, name: str) -> Callable[[Any], None]:
         """A release function for something on this device: one C call in its context."""
@@ -417,8 +423,11 @@ class Device:
         self._default_stream = None
         for attempt in range(1, attempts + 1):
             try:
-                handle.api.aclrtResetDeviceForce(self.id)
+                if not handle.reset:
+                    handle.api.aclrtResetDeviceForce(self.id)
+                    handle.reset = True
                 handle.api.aclrtSetDevice(self.id)
+                handle.reset = False
                 handle.api.aclrtGetCurrentContext(handle.context)
                 break
             except AclError:

@@ -76,6 +76,7 @@ class StreamHandle(Handle):
             raise_pending()
         finally:
             self.kept.clear()
+            self.host_errors.clear()  # their frames hold what the host functions had
             for token in tuple(self.tokens):
                 _host_functions.pop(token, None)
 

@@ -409,7 +409,8 @@ class TestFault:
 
     def test_everything_on_the_device_is_refused(self, stub, broken) -> None:
         device, stream, buffer, add, first = broken
-        assert device.fault is first and "broken" in repr(device)
+        assert repr(device.fault) == repr(first) and str(device.fault) == str(first) and "broken" in repr(device)
+        assert device.fault.__traceback__ is None  # it would keep alive what the failing call reached
         before = stub.stub.count()
         for use_it in (
             stream.synchronize,
@@ -424,7 +425,7 @@ class TestFault:
         ):
             with pytest.raises(pyacl.AclAiCoreError, match=r"device 0 broke earlier.*recover\(\)") as caught:
                 use_it()
-            assert caught.value.code == 507035 and caught.value.__cause__ is first
+            assert caught.value.code == 507035 and caught.value.__cause__ is device.fault
         assert stub.stub.count() == before
 
     def test_other_devices_go_on(self, broken) -> None:
