@@ -471,8 +471,8 @@ class Device:
                 handle.call("aclrtSynchronizeDevice")
             else:
                 handle.call("aclrtSynchronizeDeviceWithTimeout", max(1, milliseconds(timeout)))
-        except AclTimeoutError:
-            handle.hung = True
+        except BaseException as error:
+            handle.hung |= broken_off(error)
             raise
         handle.hung = False
         for stream, position in streams:
@@ -693,6 +693,11 @@ def device_count() -> int:
     count = ctypes.c_uint32()
     current_session().api.aclrtGetDeviceCount(count)
     return count.value
+
+
+def broken_off(error: BaseException) -> bool:
+    """Whether a wait that ended so may be for something that never ends: its time ran out, or it was interrupted."""
+    return isinstance(error, AclTimeoutError) or not isinstance(error, AclError)
 
 
 def milliseconds(timeout: float) -> int:

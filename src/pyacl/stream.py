@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional
 
 from pyacl._handle import CALLBACK_CODES, Handle, close_after
 from pyacl.backends.thunks import raise_pending
-from pyacl.device import EVENT, STREAM, Device, DeviceHandle, milliseconds, open_device, same_device
+from pyacl.device import EVENT, STREAM, Device, DeviceHandle, broken_off, milliseconds, open_device, same_device
 from pyacl.errors import AclError, AclEventError, AclTimeoutError
 from pyacl.raw import constants, types
 
@@ -65,12 +65,12 @@ class StreamHandle(Handle):
         try:
             with device.current(must=False):
                 self._drop_mark()
-                if self._owned and (self.hung or device.fault is not None):
+                if self._owned and (device.hung or device.fault is not None):
                     # the gentle way waits for what never ends
                     device.api.aclrtDestroyStreamForce(value)
                 elif self._owned:
                     device.api.aclrtDestroyStream(value)
-                elif self.kept and not self.hung and device.fault is None:
+                elif self.kept and not device.hung and device.fault is None:
                     # not ours to destroy, but what was queued on it needs what may be freed next
                     device.api.aclrtSynchronizeStream(value)
             raise_pending()
@@ -274,18 +274,19 @@ class Stream:
         handle, device = self._handle, self.device._handle
         position = handle.position
         limit = None if timeout is None else milliseconds(timeout)
-        if limit is None:
-            device.direct("aclrtSynchronizeStream", handle.get())
-        elif limit == 0:
+        if limit == 0:
             if not self.done:
                 raise AclTimeoutError(
                     constants.ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "aclrtStreamQuery", "the stream has work left"
                 )
         else:
             try:
-                device.direct("aclrtSynchronizeStreamWithTimeout", handle.get(), limit)
-            except AclTimeoutError:
-                handle.hung = True
+                if limit is None:
+                    device.direct("aclrtSynchronizeStream", handle.get())
+                else:
+                    device.direct("aclrtSynchronizeStreamWithTimeout", handle.get(), limit)
+            except BaseException as error:
+                handle.hung |= broken_off(error)
                 raise
         handle.hung = False
         handle.passed(position)
@@ -516,19 +517,20 @@ class Event:
         recorded = self._must_be_recorded()
         core = self.device._handle
         limit = None if timeout is None else milliseconds(timeout)
-        if limit is None:
-            core.direct("aclrtSynchronizeEvent", ptr)
-        elif limit == 0:
+        if limit == 0:
             if not self.done:
                 raise AclTimeoutError(
                     constants.ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "aclrtQueryEventStatus", "the event is not reached"
                 )
         else:
             try:
-                core.direct("aclrtSynchronizeEventWithTimeout", ptr, limit)
-            except AclTimeoutError:
+                if limit is None:
+                    core.direct("aclrtSynchronizeEvent", ptr)
+                else:
+                    core.direct("aclrtSynchronizeEventWithTimeout", ptr, limit)
+            except BaseException as error:
                 if recorded[0] is not None:
-                    recorded[0].hung = True
+                    recorded[0].hung |= broken_off(error)
                 raise
         self._passed(recorded)
 
