@@ -472,10 +472,14 @@ class Device:
             else:
                 handle.call("aclrtSynchronizeDeviceWithTimeout", max(1, milliseconds(timeout)))
         except BaseException as error:
-            handle.hung |= broken_off(error)
+            if broken_off(error):
+                handle.hung = True
+                for stream, _ in streams:
+                    stream.hung = True
             raise
         handle.hung = False
         for stream, position in streams:
+            stream.hung = False
             stream.passed(position)
         for stream, _ in streams:
             stream.raise_host_error()

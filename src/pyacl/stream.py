@@ -65,12 +65,12 @@ class StreamHandle(Handle):
         try:
             with device.current(must=False):
                 self._drop_mark()
-                if self._owned and (device.hung or device.fault is not None):
+                if self._owned and (self.hung or device.fault is not None):
                     # the gentle way waits for what never ends
                     device.api.aclrtDestroyStreamForce(value)
                 elif self._owned:
                     device.api.aclrtDestroyStream(value)
-                elif self.kept and not device.hung and device.fault is None:
+                elif self.kept and not self.hung and device.fault is None:
                     # not ours to destroy, but what was queued on it needs what may be freed next
                     device.api.aclrtSynchronizeStream(value)
             raise_pending()
