@@ -14,6 +14,7 @@ import itertools
 import operator
 import re
 import struct
+import typing
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Optional, Union
 
@@ -288,40 +289,70 @@ def _bytes_parameter(size: int) -> Parameter:
 
 
 def _dataclass_parameter(value: Any) -> Parameter:
-    """A dataclass whose fields have a width is laid out as the C struct of the same fields."""
-    offset, align = 0, 1
-    fields: list[tuple[str, int, Callable[[Any], Any]]] = []
+    """A dataclass is laid out as the C struct of the same fields: by their annotations, else by what is in them."""
+    kind: Any = type(value)
+    annotated = _annotated_fields(kind)
+    parts = []
     for field in dataclasses.fields(value):
         where = f"field {field.name!r} of {type(value).__name__}"
         try:
-            part = _infer(getattr(value, field.name))
+            part = annotated.get(field.name) or _infer(getattr(value, field.name))
         except TypeError as error:
             raise TypeError(f"{where}: {error}") from None
         if part is _PLACEHOLDER:
             raise TypeError(f"{where}: a placeholder is an argument of its own, not part of a struct")
         if not part.align:
             raise TypeError(f"{where}: the alignment of {part.text} is open; use a numpy or ctypes structure")
+        parts.append((field.name, part))
+    return _struct_of_parts(kind, parts)
+
+
+@functools.lru_cache(maxsize=256)
+def _annotated_fields(kind: Any) -> dict[str, Parameter]:
+    """The fields of a dataclass whose annotation has a width: a type of numpy or ctypes, or such a dataclass."""
+    try:
+        hints = typing.get_type_hints(kind)
+    except NameError:  # annotations as text, of names that only a function knows
+        hints = {field.name: field.type for field in dataclasses.fields(kind)}
+    found = {}
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        wide = isinstance(hint, type) and (
+            issubclass(hint, (np.generic, *_CTYPES_VALUES)) or dataclasses.is_dataclass(hint)
+        )
+        if wide or isinstance(hint, np.dtype):
+            try:
+                found[field.name] = _declared(hint)
+            except (TypeError, ValueError):
+                continue  # numpy.integer and its like: what is in the field counts
+    return found
+
+
+def _struct_of_parts(kind: type, parts: Sequence[tuple[str, Parameter]]) -> Parameter:
+    """The C struct of the fields of a class, in their order."""
+    offset, align = 0, 1
+    places = []
+    for name, part in parts:
         offset = _round_up(offset, part.align)
-        fields.append((f"{offset}", offset, functools.partial(_field_bytes, part)))
+        places.append((name, offset, part))
         offset += part.size
         align = max(align, part.align)
     size = _round_up(offset, align)
     if not size:
-        raise TypeError(f"{type(value).__name__} has no fields")
-    names = [field.name for field in dataclasses.fields(value)]
+        raise TypeError(f"{kind.__name__} has no fields")
 
     def encode(given: Any) -> bytes:
+        if not isinstance(given, kind):
+            return _exactly(kind, size, given)
         block = bytearray(size)
-        for name, (_, at, make) in zip(names, fields):
-            raw = make(getattr(given, name))
-            block[at : at + len(raw)] = raw
+        for name, at, part in places:
+            try:
+                struct.pack_into("<" + part.code, block, at, part.encode(getattr(given, name)))
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"field {name!r} of {kind.__name__}: {error}") from None
         return bytes(block)
 
-    return _by_value(f"struct {type(value).__name__}", size, align, encode)
-
-
-def _field_bytes(part: Parameter, value: Any) -> bytes:
-    return struct.pack("<" + part.code, part.encode(value))
+    return _by_value(f"struct {kind.__name__}", size, align, encode)
 
 
 def _refusal(value: Any) -> str:
@@ -374,7 +405,8 @@ def parse_signature(signature: SignatureLike) -> tuple[Parameter, ...]:
         Text such as ``"ptr ptr ptr u32"``: one word a parameter, separated by blanks or commas, each optionally with a
         name in front (``"x:ptr n:u32"``). Words: ``ptr``, ``i8`` to ``i64``, ``u8`` to ``u64``, ``f16``, ``bf16``,
         ``f32``, ``f64``, ``bool``, numpy's and C's names for them, and ``bytes24@8`` for a struct of 24 bytes
-        aligned to 8. A sequence holds such words, numpy dtypes (structured ones go by value) or ctypes types.
+        aligned to 8. A sequence holds such words, numpy dtypes (structured ones go by value), ctypes types, or
+        dataclasses whose fields are annotated with types of numpy or ctypes.
 
     Raises
     ------
@@ -396,6 +428,15 @@ def _declared(entry: Any) -> Parameter:
         return _declared_word(word, entry)._replace(name=name)
     if isinstance(entry, type) and issubclass(entry, ctypes.c_void_p):
         return _declared_word("ptr", entry)
+    if isinstance(entry, type) and dataclasses.is_dataclass(entry):
+        fields, known = [field.name for field in dataclasses.fields(entry)], _annotated_fields(entry)
+        for name in fields:
+            if name not in known:
+                raise TypeError(
+                    f"{entry.__name__} in a signature: the annotation of {name!r} has no width; write numpy.uint32 and "
+                    f"the like"
+                )
+        return _struct_of_parts(entry, [(name, known[name]) for name in fields])
     if isinstance(entry, type) and issubclass(entry, (ctypes.Structure, ctypes.Union, ctypes.Array)):
         plain = _ctypes_parameter(entry)
         return plain._replace(encode=functools.partial(_exactly, entry, plain.size))

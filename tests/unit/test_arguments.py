@@ -37,6 +37,23 @@ X, Y, Z = Buffer(0x12C0_0000_1000), Buffer(0x12C0_0000_2000), Buffer(0x12C0_0000
 ADDRESSES = struct.pack("<3Q", 0x12C0_0000_1000, 0x12C0_0000_2000, 0x12C0_0000_3000)
 
 
+@dataclasses.dataclass
+class Inside:
+    """Annotations are text here, as they are in every module that has them so."""
+
+    on: np.bool_
+    half: np.float16
+
+
+@dataclasses.dataclass
+class TilingFields:
+    length: np.uint32
+    tiles: np.int16
+    scale: ctypes.c_float
+    inside: Inside
+    last: np.uint64 = 77
+
+
 class TestLayout:
     def test_pointers(self) -> None:
         assert block(X, Y, Z) == ADDRESSES
@@ -162,6 +179,40 @@ class TestValuesOfTheirOwnWidth:
 
         with pytest.raises(TypeError, match="argument 1 of 1: field 'rows' of Shape: a bare Python int has no width"):
             block(Shape(3))
+
+    def test_annotations_give_a_dataclass_its_widths(self) -> None:
+        value = TilingFields(16384, -8, 0.5, Inside(True, np.float16(2)))
+        packed = Packer("k").pack((np.int32(9), value))
+        assert packed.layout.offsets == (0, 8)
+        assert packed.block == struct.pack("<i4xIh2xf?xeQ", 9, 16384, -8, 0.5, True, 2.0, 77)
+        declared = Packer("k", ["i32", TilingFields])
+        assert declared.declared is not None and declared.declared[1].text == "struct TilingFields"
+        assert declared.pack((9, value)).block == packed.block
+        assert declared.pack((9, packed.block[8:])).block == packed.block
+        with pytest.raises(TypeError, match=r"argument 2 of 2 \(struct TilingFields\): a TilingFields of size 24 due"):
+            declared.pack((9, 3))
+        with pytest.raises(ValueError, match="field 'tiles' of TilingFields: 40000 does not fit: the range"):
+            Packer("k").pack((np.int32(9), dataclasses.replace(value, tiles=40000)))
+        with pytest.raises(
+            TypeError, match="field 'inside' of TilingFields: field 'half' of Inside: a Python float or a"
+        ):
+            Packer("k").pack((np.int32(9), dataclasses.replace(value, inside=Inside(False, np.float32(1)))))
+
+    def test_a_dataclass_in_a_signature_needs_annotations_with_a_width(self) -> None:
+        @dataclasses.dataclass
+        class Shape:
+            rows: np.uint32
+            columns: int
+
+        @dataclasses.dataclass
+        class Nothing:
+            pass
+
+        with pytest.raises(TypeError, match="Shape in a signature: the annotation of 'columns' has no width"):
+            parse_signature([Shape])
+        with pytest.raises(TypeError, match="Nothing has no fields"):
+            parse_signature([Nothing])
+        assert block(Shape(3, np.uint16(4))) == struct.pack("<IH2x", 3, 4)
 
     @pytest.mark.parametrize(("size", "offset"), [(4, 4), (5, 4), (12, 4), (20, 4)])
     def test_bytes_whose_size_tells_the_alignment(self, size: int, offset: int) -> None:

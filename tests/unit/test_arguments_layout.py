@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import random
 import shutil
 import subprocess
@@ -22,6 +23,16 @@ class Mixed(ctypes.Structure):
     _fields_ = [("a", ctypes.c_uint8), ("p", Pair * 3), ("d", ctypes.c_double), ("e", ctypes.c_uint8)]
 
 
+@dataclasses.dataclass
+class Fields:
+    """Laid out by its annotations."""
+
+    flag: np.uint8
+    mixed: Mixed
+    scale: np.float16
+    count: ctypes.c_int32
+
+
 TRIPLE = np.dtype([("a", np.uint32), ("b", np.uint32), ("c", np.float32)], align=True)
 NESTED = np.dtype([("t", TRIPLE, (2,)), ("n", np.int16), ("q", np.int64)], align=True)
 
@@ -33,6 +44,7 @@ struct pair { uint8_t a; uint16_t b; };
 struct mixed { uint8_t a; struct pair p[3]; double d; uint8_t e; };
 struct triple { uint32_t a, b; float c; };
 struct nested { struct triple t[2]; int16_t n; int64_t q; };
+struct fields { uint8_t flag; struct mixed mixed; uint16_t scale; int32_t count; };
 struct bytes6 { uint8_t a[6]; };
 struct bytes12 { uint32_t a[3]; };
 """
@@ -43,7 +55,10 @@ TYPES = {
     "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "f16": "uint16_t", "bf16": "uint16_t", "f32": "float",
     "f64": "double", "bool": "_Bool", "bytes6@1": "struct bytes6", "bytes12@4": "struct bytes12",
 }  # fmt: skip
-BY_VALUE = [(Pair, "struct pair"), (Mixed, "struct mixed"), (TRIPLE, "struct triple"), (NESTED, "struct nested")]
+BY_VALUE = [
+    (Pair, "struct pair"), (Mixed, "struct mixed"), (TRIPLE, "struct triple"), (NESTED, "struct nested"),
+    (Fields, "struct fields"),
+]  # fmt: skip
 CHOICES: list[tuple[object, str]] = [*TYPES.items(), *BY_VALUE]
 SIGNATURES = 10_000
 
