@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyacl.arguments import InOut as InOut
     from pyacl.arguments import Out as Out
     from pyacl.arguments import Placeholder as Placeholder
+    from pyacl.arguments import Workspace as Workspace
     from pyacl.compiler import CompiledKernel as CompiledKernel
     from pyacl.compiler import CompileError as CompileError
     from pyacl.compiler import CompilerNotFoundError as CompilerNotFoundError
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 
 #: where the public names live
 _HOMES = {
-    "arguments": ("In", "InOut", "Out", "Placeholder"),
+    "arguments": ("In", "InOut", "Out", "Placeholder", "Workspace"),
     "compiler": ("CompileError", "CompiledKernel", "CompilerNotFoundError", "compile"),
     "device": ("Device", "DeviceInfo", "MemoryInfo", "device_count"),
     "errors": (

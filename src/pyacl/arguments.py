@@ -20,7 +20,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 
 import numpy as np
 
-__all__ = ["In", "InOut", "Layout", "Out", "Packer", "Parameter", "Placeholder", "parse_signature"]
+__all__ = ["In", "InOut", "Layout", "Out", "Packer", "Parameter", "Placeholder", "Workspace", "parse_signature"]
 
 #: what a signature may be: text, or one entry per parameter (text, dtype, numpy scalar type, ctypes type)
 SignatureLike = Union[str, Sequence[Any]]
@@ -99,6 +99,32 @@ class InOut(_HostArgument):
     """A host array that the kernel reads and writes: copied to the device before, and back after, the launch."""
 
     reads, writes = True, True
+
+
+class Workspace:
+    """Device memory for the kernel's own use: the launch allocates it, and it is freed when the stream has passed.
+
+    Its content is undefined, before and after. A program that launches often allocates once, with ``device.allocate``,
+    and passes that buffer.
+
+    Parameters
+    ----------
+    nbytes : int
+        How much, as the kernel's tiling asks for it.
+    """
+
+    __slots__ = ("nbytes",)
+
+    def __init__(self, nbytes: int) -> None:
+        if isinstance(nbytes, bool) or not isinstance(nbytes, (int, np.integer)):
+            raise TypeError(f"nbytes: a whole number of bytes, not {type(nbytes).__name__}")
+        if nbytes < 1:
+            raise ValueError(f"nbytes: {nbytes} is no size; pass None where the kernel takes no workspace")
+        #: bytes
+        self.nbytes = int(nbytes)
+
+    def __repr__(self) -> str:
+        return f"Workspace({self.nbytes} bytes)"
 
 
 class Placeholder:
@@ -376,7 +402,7 @@ def _refusal(value: Any) -> str:
         return f"{kind} is a host address, which the device cannot read"
     return (
         f"{kind} is no argument of a kernel: pass a DeviceBuffer, a numpy scalar, a ctypes value or structure, bytes, "
-        f"a Placeholder, or In, Out, InOut of a numpy array"
+        f"a Placeholder, a Workspace, or In, Out, InOut of a numpy array"
     )
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import ctypes
 import difflib
 import math
+import numbers
 import operator
 import os
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from pyacl import objfile
 from pyacl._handle import Handle, close_after
-from pyacl.arguments import In, InOut, Layout, Out, Packed, Packer, SignatureLike
+from pyacl.arguments import In, InOut, Layout, Out, Packed, Packer, SignatureLike, Workspace
 from pyacl.device import BINARY, Device, same_device
 from pyacl.errors import AclInvalidArgumentError
 from pyacl.memory import DeviceBuffer
+from pyacl.objfile.arch import npu_arch_of
 from pyacl.raw import constants, types
 from pyacl.stream import Stream, StreamHandle
 
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["BoundKernel", "Kernel", "KernelBinary", "KernelNotFoundError", "LaunchConfig"]
 
 #: wrappers of host arrays that may stand among the arguments of a launch
-HOST_ARRAYS = (In, Out, InOut)
+_HOST_ARRAYS = (In, Out, InOut)
+#: arguments for which the launch makes a buffer
+MADE_AT_LAUNCH = (*_HOST_ARRAYS, Workspace)
 
 
 class KernelNotFoundError(KeyError):
@@ -396,6 +400,7 @@ class BoundKernel:
       such values and bytes go by value;
     - a plain Python number needs a kernel with a declared signature;
     - a `Placeholder` sends a small block of data along and is a pointer to it;
+    - a `Workspace` is a pointer to memory that the launch allocates;
     - `In`, `Out` and `InOut` of a numpy array copy it to and from the device; such a launch waits for its stream.
 
     Raises
@@ -437,15 +442,18 @@ class BoundKernel:
             config = LaunchConfig(**config)
         #: the launch attributes
         self.config = config
-        self._c_config = None if config is None else config._c_config(kernel.device.name)
+        self._c_config = None
+        if config is not None:
+            config._check_for(kernel)
+            self._c_config = config._c_config()
         self._stream_handle = stream._handle
 
     def __repr__(self) -> str:
         return f"<{self.kernel.name}[{self.blocks}, {self.stream!r}]>"
 
     def __call__(self, *args: Any) -> None:
-        if any(isinstance(value, HOST_ARRAYS) for value in args):
-            launch_with_host_arrays(self.stream, args, self.kernel._pack, self)
+        if any(isinstance(value, MADE_AT_LAUNCH) for value in args):
+            launch_with_buffers(self.stream, args, self.kernel._pack, self)
             return
         kernel = self.kernel
         stream = self._stream_handle
@@ -455,23 +463,31 @@ class BoundKernel:
         stream.keep(kernel, args)
 
 
-def launch_with_host_arrays(
+def launch_with_buffers(
     stream: Stream, args: Sequence[Any], check: Callable[[Sequence[Any]], object], launch: Callable[..., None]
 ) -> None:
-    """A launch with `In`, `Out` and `InOut` among its arguments: they get buffers, and the copies they ask for."""
+    """A launch with `In`, `Out`, `InOut` and `Workspace`: they get buffers, and the copies they ask for."""
     device = stream.device
-    buffers = [device.empty_like(value.array) if isinstance(value, HOST_ARRAYS) else None for value in args]
-    # the arguments are right before anything is copied
-    ready = [value if buffer is None else buffer for value, buffer in zip(args, buffers)]
-    check(ready)
-    for value, buffer in zip(args, buffers):
-        if buffer is not None and value.reads:
-            buffer.copy_from(value.array)
+    buffers: list[tuple[DeviceBuffer, Union[In, Out, InOut]]] = []
+    ready = []
+    for value in args:
+        if isinstance(value, Workspace):
+            value = device.allocate(value.nbytes)
+        elif isinstance(value, _HOST_ARRAYS):
+            buffers.append((device.empty_like(value.array), value))
+            value = buffers[-1][0]
+        ready.append(value)
+    check(ready)  # the arguments are right before anything is copied
+    for buffer, host in buffers:
+        if host.reads:
+            buffer.copy_from(host.array)
     launch(*ready)
+    if not buffers:
+        return
     stream.synchronize()
-    for value, buffer in zip(args, buffers):
-        if buffer is not None and value.writes:
-            buffer.copy_to(value.array)
+    for buffer, host in buffers:
+        if host.writes:
+            buffer.copy_to(host.array)
 
 
 # -- launch attributes -------------------------------------------------------------------------------------------------
@@ -487,23 +503,25 @@ class LaunchConfig:
         In batch mode all blocks start together, which kernels need whose blocks wait for each other; it wants no more
         blocks than cores. Overrides what the binary says.
     dyn_ubuf_size : int
-        Bytes of unified buffer for the kernel's own use, on Ascend 950.
+        Bytes of unified buffer for the kernel's own use, on Ascend 950: with what the compiler took (``kernel.info.
+        ub_size``) up to 256 KiB, or 224 KiB for SIMT, whose cache has the rest.
     engine_type : {"aic", "aiv"} or int
         Which cores run it, on 310P.
     block_dim_offset : int
         Offset of the block number, on 310P, together with `engine_type`.
     block_task_prefetch : bool
-        Whether the task may be fetched before its block starts.
+        True keeps the hardware from fetching the task ahead of time.
     data_dump : bool
         Whether operator dump covers this launch.
     timeout : float
-        Seconds after which the device gives the kernel up; 0 never does. Other than whole seconds need CANN 8.5.
+        Seconds after which the device gives the kernel up; 0 never does.
     timeout_us : int
         The same in microseconds, instead of `timeout`.
 
     Notes
     -----
-    aclrtLaunchKernelCfg. Before CANN 8.5 only `schem_mode` exists.
+    aclrtLaunchKernelCfg. Before CANN 8.5 only `schem_mode` exists. A launch with an attribute that its product or its
+    CANN does not have is refused with a ValueError.
     """
 
     schem_mode: Union[str, int, None] = None
@@ -544,7 +562,7 @@ class LaunchConfig:
         microseconds = self.timeout_us
         if self.timeout is not None:
             seconds = self.timeout
-            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+            if isinstance(seconds, bool) or not isinstance(seconds, numbers.Real) or not 0 <= seconds < math.inf:
                 raise ValueError(f"timeout: {seconds!r} is no number of seconds; 0 waits without an end")
             if seconds == int(seconds) and seconds <= 0xFFFF:
                 yield ids.ACL_RT_LAUNCH_KERNEL_ATTR_TIMEOUT, "timeout", int(seconds)
@@ -555,15 +573,39 @@ class LaunchConfig:
             value = types.aclrtTimeoutUs(us & 0xFFFFFFFF, us >> 32)
             yield ids.ACL_RT_LAUNCH_KERNEL_ATTR_TIMEOUT_US, "timeoutUs", value
 
-    def _c_config(self, soc: str) -> Any:
+    def _check_for(self, kernel: Kernel) -> None:
+        """Refuse what the library would pass over without a word, and what it refuses without saying why."""
+        soc, info, api = kernel.device.name, kernel.info, kernel.device._handle.api
+        given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        later = [name for name in given if name != "schem_mode"]
+        if later and not api.has("aclrtBinaryLoadFromData"):
+            raise ValueError(f"{later[0]} needs CANN 8.5; this is {api.version}, which has schem_mode alone")
+        for name in ("engine_type", "block_dim_offset"):
+            if name in given and not soc.startswith("Ascend310P"):
+                raise ValueError(f"{name} is for 310P; this device is {soc}, whose library takes it for nothing")
+        size, npu_arch = self.dyn_ubuf_size, npu_arch_of(soc)
+        if not size or npu_arch is None:
+            return
+        if npu_arch != "dav-3510":
+            raise ValueError(
+                f"dyn_ubuf_size is for Ascend 950; this device is {soc}, whose library takes it for nothing"
+            )
+        simt = info.vector_type is not None and "SIMT" in info.vector_type
+        own, room = info.ub_size or 0, (224 if simt else 256) << 10
+        if info.vector_type is None:
+            raise ValueError(
+                f"dyn_ubuf_size: {info.name} says nothing of vector code, so that it gets no unified buffer"
+            )
+        if own + size > room:  # a multiple of the 128 to which the library rounds up the sum for SIMT
+            raise ValueError(
+                f"dyn_ubuf_size: {size} bytes and the {own} that {info.name} has itself are more than {room}"
+            )
+
+    def _c_config(self) -> Any:
         """The C structure; None without an attribute."""
         attributes: tuple[tuple[int, str, Any], ...] = self._attributes  # type: ignore[attr-defined]
         if not attributes:
             return None
-        if soc and not soc.startswith("Ascend310P"):
-            for name in ("engine_type", "block_dim_offset"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f"{name} is for 310P; this device is {soc}, whose library takes it for nothing")
         array = (types.aclrtLaunchKernelAttr * len(attributes))()
         for entry, (number, member, value) in zip(array, attributes):
             entry.id = number

@@ -21,7 +21,7 @@ from pyacl import objfile
 from pyacl.arguments import Packed, Packer, Parameter, SignatureLike, parse_signature
 from pyacl.device import same_device
 from pyacl.errors import LibraryNotFoundError
-from pyacl.kernel import HOST_ARRAYS, KernelNotFoundError, checked_blocks, launch_with_host_arrays
+from pyacl.kernel import MADE_AT_LAUNCH, KernelNotFoundError, checked_blocks, launch_with_buffers
 from pyacl.memory import DeviceBuffer
 from pyacl.objfile import elf
 from pyacl.raw import constants
@@ -225,9 +225,9 @@ class LibraryKernel:
             raise TypeError(
                 f"{self.name}: stream is a Stream, such as device.default_stream, not {type(stream).__name__}"
             )
-        if any(isinstance(arg, HOST_ARRAYS) for arg in args):
+        if any(isinstance(arg, MADE_AT_LAUNCH) for arg in args):
             again = functools.partial(self.launch, blocks=blocks, stream=stream)
-            launch_with_host_arrays(stream, args, self._values, again)
+            launch_with_buffers(stream, args, self._values, again)
             return
         for position, arg in enumerate(args):
             if isinstance(arg, DeviceBuffer):

@@ -149,6 +149,34 @@ class TestLaunch:
         add[2](on_device, on_device, pyacl.Out(z))
         np.testing.assert_array_equal(z, x + x)
 
+    def test_workspace(self, machine, device) -> None:
+        """The launch allocates it; it is freed when the stream has passed, without waiting for the stream."""
+        work = make_kernel_object("worked", args=3)
+        stream = device.create_stream()
+        kernel = device.load(work)["worked"]
+
+        def worked(x: sim.In[np.float16], space: sim.InOut[np.uint8], z: sim.Out[np.float16]) -> None:
+            space[:64] = 1
+            z[:] = x + space[:8]
+
+        if machine.simulated:
+            sim.kernel("worked", backend=machine.backend)(worked)
+        x, z = device.full(8, 1, np.float16), device.zeros(8, np.float16)
+        stream.synchronize()
+        before = len(list(machine.alive()))
+        kernel[1, stream](x, pyacl.Workspace(64), z)
+        assert len(list(machine.alive())) == before + 1
+        if machine.simulated:
+            assert z.to_host(stream).tolist() == [2] * 8
+        stream.synchronize()
+        gc.collect()
+        assert len(list(machine.alive())) == before
+        with pytest.raises(TypeError, match="nbytes: a whole number of bytes, not float"):
+            pyacl.Workspace(1.5)
+        with pytest.raises(ValueError, match="nbytes: 0 is no size; pass None where the kernel takes no workspace"):
+            pyacl.Workspace(0)
+        assert repr(pyacl.Workspace(np.int64(64))) == "Workspace(64 bytes)"
+
     def test_nothing_is_copied_when_an_argument_is_wrong(self, machine, device) -> None:
         add = device.load(ADD)["add_custom"]
         x = pyacl.In(np.zeros(4, np.float16))
@@ -610,8 +638,8 @@ class TestLoad:
 
 
 class TestLaunchConfig:
-    def attributes(self, config: pyacl.LaunchConfig, soc: str = SOC) -> list[tuple[int, bytes]]:
-        built = config._c_config(soc)
+    def attributes(self, config: pyacl.LaunchConfig) -> list[tuple[int, bytes]]:
+        built = config._c_config()
         if built is None:
             return []
         raw = ctypes.string_at(built.attrs, 20 * built.numAttrs)
@@ -629,6 +657,8 @@ class TestLaunchConfig:
             ({"data_dump": False}, [(6, b"\0")]),
             ({"timeout": 0}, [(7, b"\0")]),
             ({"timeout": 300}, [(7, b"\x2c\1")]),
+            ({"timeout": np.int64(3)}, [(7, b"\3")]),
+            ({"timeout": np.float32(0.5)}, [(8, struct.pack("<Q", 500_000))]),
             ({"timeout": 65535}, [(7, b"\xff\xff")]),
             ({"timeout": 65536}, [(8, struct.pack("<Q", 65536_000_000))]),
             ({"timeout": 0.25}, [(8, struct.pack("<Q", 250_000))]),
@@ -642,10 +672,48 @@ class TestLaunchConfig:
 
     def test_for_310p(self) -> None:
         config = pyacl.LaunchConfig(engine_type="aiv", block_dim_offset=3)
-        assert self.attributes(config, "Ascend310P3") == [(3, b"\1".ljust(16, b"\0")), (4, b"\3".ljust(16, b"\0"))]
-        for name, value in (("engine_type", "aic"), ("block_dim_offset", 0)):
-            with pytest.raises(ValueError, match=f"{name} is for 310P; this device is {SOC}"):
-                pyacl.LaunchConfig(**{name: value})._c_config(SOC)
+        assert self.attributes(config) == [(3, b"\1".ljust(16, b"\0")), (4, b"\3".ljust(16, b"\0"))]
+        assert self.bound("Ascend310P3", make_kernel_object("k", arch="dav-2002"), config)
+
+    @pytest.mark.parametrize(
+        ("soc", "cann", "made", "given", "text"),
+        [
+            (SOC, "9.0.0", {}, {"engine_type": "aic"}, f"engine_type is for 310P; this device is {SOC}"),
+            (SOC, "9.0.0", {}, {"block_dim_offset": 0}, f"block_dim_offset is for 310P; this device is {SOC}"),
+            (SOC, "9.0.0", {}, {"dyn_ubuf_size": 64}, f"dyn_ubuf_size is for Ascend 950; this device is {SOC}"),
+            (SOC, "8.1.RC1", {}, {"timeout": 3}, "timeout needs CANN 8.5; this is 8.1.RC1, which has schem_mode alone"),
+            (SOC, "8.1.RC1", {}, {"data_dump": True, "schem_mode": 1}, "data_dump needs CANN 8.5"),
+            ("950", "9.0.0", {"ub_size": 8192}, {"dyn_ubuf_size": 253953}, "253953 bytes and the 8192 .* than 262144"),
+            ("950", "9.0.0", {"vector": "simt"}, {"dyn_ubuf_size": 229377}, "229377 bytes and the 0 .* than 229376"),
+            ("950", "9.0.0", {"core": "aic"}, {"dyn_ubuf_size": 1}, "k says nothing of vector code"),
+        ],
+    )
+    def test_what_product_and_cann_do_not_have(self, soc: str, cann: str, made: dict, given: dict, text: str) -> None:
+        soc = "Ascend950PR_9589" if soc == "950" else soc
+        with pytest.raises(ValueError, match=text):
+            self.bound(soc, make_kernel_object("k", arch=soc, **made), pyacl.LaunchConfig(**given), cann)
+
+    @pytest.mark.parametrize(
+        ("soc", "cann", "made", "given"),
+        [
+            (SOC, "9.0.0", {}, {"dyn_ubuf_size": 0}),
+            (SOC, "8.1.RC1", {}, {"schem_mode": "batch"}),
+            ("950", "9.0.0", {"ub_size": 8192}, {"dyn_ubuf_size": 253952}),
+            ("950", "9.0.0", {"vector": "simt"}, {"dyn_ubuf_size": 229376}),
+        ],
+    )
+    def test_what_they_have(self, soc: str, cann: str, made: dict, given: dict) -> None:
+        soc = "Ascend950PR_9589" if soc == "950" else soc
+        assert self.bound(soc, make_kernel_object("k", arch=soc, **made), pyacl.LaunchConfig(**given), cann)
+
+    def bound(self, soc: str, data: bytes, config: pyacl.LaunchConfig, cann: str = "9.0.0") -> pyacl.BoundKernel:
+        forget()
+        use("lazy", soc=soc, cann=cann)
+        try:
+            with pyacl.Device(0) as device:
+                return device.load(data)["k"].bind(1, None, config)
+        finally:
+            forget()
 
     @pytest.mark.parametrize(
         ("given", "error", "text"),
