@@ -35,6 +35,12 @@ class Track:
         self.due: dict[Track, int] | None = None  # joined by what is submitted next
         self.dead = False
 
+    def end(self) -> None:
+        """It is gone. Others may still have it in their clocks."""
+        self.dead = True
+        self.clock = {}
+        self.seen = self.due = None
+
     def __repr__(self) -> str:
         return self.name
 

@@ -91,6 +91,17 @@ class Trace:
         self.wrap: Callable[[list[Any]], list[Any]] | None = None
 
 
+class _Running:
+    """A run of a model, with the clocks of its streams; those of the models of condition tasks are among them."""
+
+    __slots__ = ("model", "serial", "clocks")
+
+    def __init__(self, model: Model, serial: int) -> None:
+        self.model = model
+        self.serial = serial
+        self.clocks: dict[Lane, Clock] = {}
+
+
 class Hazards:
     """The checker of one machine. All functions are called with the engine lock held."""
 
@@ -107,7 +118,7 @@ class Hazards:
         self.serial = 0  # calls of the program
         self.epoch = 0  # what was touched in an earlier one comes before everything that can still come
         self._ahead: set[Track] = set()  # tracks that have touched something that the host does not know of
-        self._models: dict[Stream, tuple[Model, dict[Lane, Clock]]] = {}  # by the stream they run on
+        self._models: dict[Stream, _Running] = {}  # by the stream they run on
         self._warned: dict[Any, Any] = {}
         self._expecting: dict[type, Callable[[Any, Trace], list[Span]]] = {
             KernelLaunch: self._spans_of_kernel,
@@ -307,10 +318,10 @@ class Hazards:
 
     def failed(self, operation: Operation, failure: BaseException) -> BaseException | None:
         """The function of an operation has raised; returns what is to be raised at once instead."""
+        if isinstance(failure.__cause__, KernelFault):
+            self._fault(operation, failure.__cause__)
         try:
             self.ran(operation)
-            if isinstance(failure.__cause__, KernelFault):
-                self._out_of_bounds(operation, failure.__cause__)
         except HazardError as error:
             error.__cause__ = failure
             return error
@@ -398,7 +409,7 @@ class Hazards:
     def _uninitialized(self, touch: Touch, used: Used) -> None:
         low, high, line = used.missing[0]
         reads = self._party(touch, False)
-        for operation in used.store.shadow.pending:
+        for operation in used.store.shadow.latest():
             trace: Trace = operation.trace
             if operation.done or operation.dropped or trace.serial >= touch.serial:
                 continue
@@ -411,27 +422,24 @@ class Hazards:
                     return
         file = getattr(used.code, "co_filename", "")
         detail = f"the kernel function reads it at {file}:{line}" if line else ""
-        self._report(findings.UNINITIALIZED_READ, _maker(used.block), reads, used.block, low, high, detail)
+        self._report(findings.UNINITIALIZED_READ, _maker(used.block), reads, used.block, low, high, detail=detail)
 
-    def _out_of_bounds(self, operation: Operation, fault: KernelFault) -> None:
-        trace: Trace = operation.trace
-        touch = self._touch(operation, trace)
-        launch = Party(touch.call, touch.place, "goes beyond it", touch.track.name)
+    def _fault(self, operation: Operation, fault: KernelFault) -> None:
+        """A kernel broke for its memory. The wait raises the exception of its core, as on hardware; here it is noted
+        where memory was too short or freed. (A pointer that never was one is no hazard.)"""
+        touch = self._touch(operation, operation.trace)
         gone = self.memory.freed(fault.address)
         if gone is not None:
             end = Party(_FREES.get(gone.kind, "aclrtFree"), gone.gone, "frees it", self.host.name)
-            user = self._party(touch, False)._replace(does="uses it")
-            self._report(findings.FREED_IN_USE, end, user, gone, 0, gone.size)
+            user = Party(touch.call, touch.place, "uses it", touch.track.name)
+            self._note(self._hazard(findings.FREED_IN_USE, end, user, gone, 0, gone.size))
             return
-        starts = [start for start, _ in (*operation.access.reads, *operation.access.writes) if start <= fault.address]
+        starts = [start for start, _ in (*operation.access.reads, *operation.access.writes) if start < fault.address]
         block = self.memory.find(max(starts)) if starts else None
         if block is not None:
-            first = _maker(block)
-        else:
-            emulation = operation.emulation if isinstance(operation, KernelLaunch) else None
-            first = Party("the kernel function", None if emulation is None else emulation.place, "is registered")
-        at = fault.address - (block.base - block.offset if block is not None else 0)
-        self._report(findings.OUT_OF_BOUNDS, first, launch, block, at, at + 1, fault.why)
+            user = Party(touch.call, touch.place, "goes beyond it", touch.track.name)
+            low = fault.address - block.base + block.offset
+            self._note(self._hazard(findings.OUT_OF_BOUNDS, _maker(block), user, block, low, low + 1, detail=fault.why))
 
     # ---- models ----------------------------------------------------------------------------------------------
 
@@ -445,16 +453,17 @@ class Hazards:
         if track is None:
             track = lane.track = Track(f"stream {lane.stream.number} of {lane.model!r}")
         clock = self._clock_in(lane, stream)
-        operation.trace = Trace(self.serial, self.view, 0)
+        operation.trace = Trace(running.serial, self.view, 0)
         track.count += 1
         clock[track] = track.count
         self._start(operation, operation.trace, track, track.count, clock)
 
     def _clock_in(self, lane: Lane, stream: Any) -> Clock:
-        model, clocks = self._models[stream]
+        running = self._models[stream]
+        clocks = running.clocks
         if lane not in clocks:
             clocks[lane] = dict(stream.track.clock)
-            if lane.model is not model:  # of a condition task: it begins behind what has been done so far
+            if lane.model is not running.model:  # of a condition task: it begins behind what has been done so far
                 _merge(clocks, (lane,))
         return clocks[lane]
 
@@ -462,12 +471,12 @@ class Hazards:
         assert operation.stream is not None
         if operation.run.trace is None:
             operation.run.trace = trace
-            self._models[operation.stream] = operation.run.model, {}
+            self._models[operation.stream] = _Running(operation.run.model, trace.serial)
 
     def _model_ran(self, operation: ModelRun, trace: Trace) -> None:
         if operation.run.over and operation.stream is not None:
-            _, clocks = self._models.pop(operation.stream, (None, {}))
-            for clock in clocks.values():
+            running = self._models.pop(operation.stream, None)
+            for clock in running.clocks.values() if running is not None else ():
                 join(trace.clock, clock)
 
     def through(self, lane: Lane, original: Operation, operation: Operation) -> None:
@@ -483,13 +492,13 @@ class Hazards:
         elif isinstance(original, OutsideWait):
             self._after(clock, original.event.last)
         elif isinstance(original, (Jump, Branch)):
-            _merge(running[1], lane.model.lanes.values())
+            _merge(running.clocks, lane.model.lanes.values())
 
     def model_ended(self, lanes: Iterable[Lane]) -> None:
         """A model is destroyed."""
         for lane in lanes:
             if lane.track is not None:
-                lane.track.dead = True
+                lane.track.end()
 
     # ---- what orders streams ---------------------------------------------------------------------------------
 
@@ -567,7 +576,7 @@ class Hazards:
 
     def _meet_pending(self, shadow: Shadow, low: int, high: int, touch: Touch, write: bool, block: Any) -> None:
         """What is still to run cannot have been waited for."""
-        for operation in list(shadow.pending):
+        for operation in shadow.latest():
             trace: Trace = operation.trace
             hits = [
                 span
@@ -612,7 +621,7 @@ class Hazards:
         self.host.count += 1
         free = Party(call, places.caller(), "frees it", self.host.name)
         low, high = block.offset, block.offset + block.size
-        for operation in list(shadow.pending):
+        for operation in shadow.latest():
             trace: Trace = operation.trace
             if operation.done or operation.dropped or self._may_be_in_callback(operation):
                 continue
@@ -673,7 +682,7 @@ class Hazards:
         track: Track | None = stream.track
         if track is not None:
             self.host_waited(stream)
-            track.dead = True
+            track.end()
             self.watches.forget(track)
             self._models.pop(stream, None)
 
@@ -688,7 +697,8 @@ class Hazards:
         detail = f"the change comes after {places.describe(watch.seen)} and before {places.describe(program.place)}"
         block = self.memory.find(watch.address)
         low = watch.low if block is not None else watch.address
-        self._report(findings.PINNED_CHANGED, copy, program, block, low, low + watch.high - watch.low, detail)
+        high = low + watch.high - watch.low
+        self._report(findings.PINNED_CHANGED, copy, program, block, low, high, detail=detail)
 
     def arguments_made(self, arguments: Arguments) -> None:
         """A handle of arguments is initialised, in the buffer of the thread or in memory of the program."""
@@ -734,7 +744,7 @@ class Hazards:
         does = {ARGUMENTS: "reads its arguments there", FREE: "frees it"}.get(touch.role, does)
         return Party(touch.call, touch.place, does, touch.track.name)
 
-    def _report(
+    def _hazard(
         self,
         kind: str,
         first: Party,
@@ -742,19 +752,28 @@ class Hazards:
         block: Block | None = None,
         low: int = 0,
         high: int = 0,
+        *,
         detail: str = "",
-    ) -> None:
-        """A hazard was found: remember it, and raise or warn. `low` and `high` are offsets in the store of `block`, or
-        addresses."""
+    ) -> Hazard:
+        """`low` and `high` are offsets in the store of `block`, or addresses."""
         address = low if block is None else block.base - block.offset + low
         memory = "" if block is None else block.describe()
-        hazard = Hazard(kind, first, second, address, high - low, memory, detail)
+        return Hazard(kind, first, second, address, high - low, memory, detail)
+
+    def _note(self, hazard: Hazard) -> None:
+        """Remember a hazard, and warn."""
         self.found.append(hazard)
         del self.found[:-MOST_FOUND]
+        if self.mode == "warn":
+            file, line = places.caller() or hazard.second.place or ("<unknown>", 0)
+            warnings.warn_explicit(HazardWarning(hazard), HazardWarning, file, line, registry=self._warned)
+
+    def _report(self, *arguments: Any, detail: str = "") -> None:
+        """A hazard was found; as for `_hazard`."""
+        hazard = self._hazard(*arguments, detail=detail)
+        self._note(hazard)
         if self.mode == "raise":
             raise HazardError(hazard)
-        file, line = places.caller() or second.place or ("<unknown>", 0)
-        warnings.warn_explicit(HazardWarning(hazard), HazardWarning, file, line, registry=self._warned)
 
 
 _FREES = {"aclrtMallocHost": "aclrtFreeHost", "aclrtMemPoolMallocAsync": "aclrtMemPoolFreeAsync"}

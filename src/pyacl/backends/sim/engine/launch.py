@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from . import chips, exceptions, kernels, refusals
+from . import chips, exceptions, kernels, places, refusals
 from .arguments import Addresses
 from .failures import AclLayerError, RuntimeLayerError, UndefinedBehavior
 from .memory import Block, Memory
@@ -159,6 +159,7 @@ class KernelLaunch(Operation):
             wrap = None if self.trace is None else self.trace.wrap
             kernels.execute(memory, self.function, emulation, data, self.blocks & 0xFFFF, where, wrap)
         except RuntimeLayerError as fault:
+            fault.text += f" Launched at {places.describe(self.place)}"
             exceptions.tell(machine, self, fault.code, block)
             raise
 

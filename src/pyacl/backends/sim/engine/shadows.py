@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Optional
 
 from .clocks import History
@@ -19,6 +20,7 @@ MOST_RANGES = 1024
 #: ranges of initialised bytes of an allocation, beyond which all of it counts as initialised
 MOST_KNOWN = 2048
 _PENDING = 1024
+_LATEST = 256
 _TRACKED = FREEABLE | {POOL, MAPPING}
 
 
@@ -55,6 +57,10 @@ class Shadow:
         if len(pending) % _PENDING == 0:
             for other in [other for other in pending if other.done or other.dropped]:
                 del pending[other]
+
+    def latest(self) -> list[Operation]:
+        """The latest of the pending operations. (Of those before them, conflicts show when they run.)"""
+        return list(islice(reversed(self.pending), _LATEST))
 
     def know(self, low: int, high: int) -> None:
         """These bytes are initialised."""
