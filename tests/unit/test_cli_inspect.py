@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import builtins
 import json
+import re
 import tarfile
 import time
 import zipfile
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from pyacl.cli import inspect
 from pyacl.testing import KernelSpec, make_archive, make_host_object, make_kernel_object, make_sidecar
@@ -134,6 +136,74 @@ def test_json_fields(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "neither an ELF file" in stub["error"]
     assert call("--json", "--soc", "Ascend910A", folder / "a" / "plain.o") == 1
     assert "Ascend910A is dav-1001" in read_json(capsys)[0]["verdict"]["reasons"][0]
+
+
+def test_the_documentation_lists_every_key(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--json", folder / "a" / "plain.o") == 0
+    (entry,) = read_json(capsys)
+    page = Path(__file__).resolve().parents[2] / "docs" / "guide" / "command-line.md"
+    text = page.read_text("utf-8")
+
+    def keys(heading: str) -> set[str]:
+        rows = text.split(f"| {heading} |")[1].split("\n\n")[0].splitlines()[2:]
+        return {key for row in rows for key in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+    assert keys("key of an entry") == set(entry)
+    assert keys("key of a kernel") == set(entry["kernels"][0])
+    for key in ("sidecar", "verdict"):
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{key}` |")]
+        assert set(re.findall(r"`(\w+)`", row.split("|")[2])) == set(entry[key])
+
+
+def test_on_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """80 columns are enough: long names are cut at their front, long lists go on in their column."""
+    deep = folder / ("folder_of_a_long_name_" * 4) / "AddRelu_1907f3e124c32ea4c8637789e310b4df.o"
+    deep.parent.mkdir()
+    deep.write_bytes(make_kernel_object("k"))
+    monkeypatch.setattr(inspect, "open_console", lambda: Console(width=80, force_terminal=True, no_color=True))
+    assert call(folder) == 1
+    lines = plain(capsys.readouterr().out).splitlines()
+    table = lines[: next(i for i, line in enumerate(lines) if line.startswith("8 files"))]
+    assert all(len(line) <= 80 for line in table)
+    assert any("…" in line for line in table) and len(table) < 8 * 4
+    assert call(deep) == 0
+    lines = plain(capsys.readouterr().out).splitlines()
+    assert all(len(line) <= 80 for line in lines if not line.startswith(str(deep)))
+    assert any(line.startswith(" " * 14 + "Ascend910") for line in lines)
+
+
+def plain(text: str) -> str:
+    """Without the codes for colors."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+
+
+def test_reasons_are_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--soc", "Ascend310P3", folder) == 1
+    out = capsys.readouterr().out
+    assert "     6 cannot be loaded\n" in out
+    assert "           3 compiled for dav-c220-vec (Ascend 910B, 910_93 (Atlas A2, A3)); Ascend310P3 is dav-2002" in out
+
+
+def test_static_libraries_of_the_host_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    library = tmp_path / "libz.a"
+    library.write_bytes(make_archive({f"{n}.o": make_host_object(b"") for n in range(3)}))
+    assert call(tmp_path) == 2
+    assert "nothing but static libraries for the host in" in capsys.readouterr().err
+    assert call(library) == 1  # named, it is shown
+    out = capsys.readouterr().out
+    assert "none of these holds a device binary" in out and "and         3 host files without kernels" in out
+    (tmp_path / "k.o").write_bytes(make_kernel_object("k"))
+    assert call("--json", tmp_path) == 0
+    assert [entry["file"] for entry in read_json(capsys)] == [str(tmp_path / "k.o")]
+
+
+def test_ai_cpu_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "libadd.json"
+    path.write_text(json.dumps({"AddCpu": {"opInfo": {"functionName": "RunCpuKernel", "kernelSo": "libadd.so"}}}))
+    assert call(path) == 0
+    out = capsys.readouterr().out
+    assert "AI CPU library" in out and "loads from file with CPU_KERNEL_MODE 0" in out
+    assert "AddCpu: RunCpuKernel in libadd.so" in out
 
 
 def test_extract(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

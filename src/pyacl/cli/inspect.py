@@ -14,12 +14,13 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 from pyacl import objfile
 from pyacl.cli.console import open_console, plain_table
-from pyacl.objfile import Kernel, KernelObject, KernelObjectError
+from pyacl.objfile import Container, Kernel, KernelObject, KernelObjectError
 
 #: Files looked at inside folders and archives; others are looked at when they are named.
 SUFFIXES = (".o", ".a", ".npubin")
@@ -37,11 +38,17 @@ exit codes: 0 every file can be loaded, 1 one cannot be loaded or read, 2 wrong 
 """
 
 
+#: How much of a name the table shows on a terminal, in lines of its column; in a pipe names are whole.
+_NAME_LINES = 2
+
+
 class Item(NamedTuple):
     """One file to look at, not read yet."""
 
     name: str
     read: Callable[[], KernelObject]
+    #: Whether the user named it; otherwise it was found in a folder or an archive.
+    named: bool = False
 
 
 class Result(NamedTuple):
@@ -74,23 +81,31 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as archives:
         try:
             items = [item for name in args.files for item in find(name, archives)]
+        except FileNotFoundError as error:
+            return _fail(f"there is no file or folder {error.filename}")
         except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
             return _fail(f"{error}")
         if not items:
             return _fail(f"no kernel objects ({', '.join(SUFFIXES)}) in {', '.join(args.files)}")
         if args.extract:
             return _extract(items, args.extract, args.soc)
-        if args.json:
-            return _print_json(map(_read, items), args.soc)
-        try:
-            import rich  # noqa: F401
-        except ImportError:
+        if not args.json and not _has_rich():
             return _fail("the tables need rich: pip install 'ascend-pyacl[cli]'; or use --json")
-        # Read one by one: thousands of objects need not be in memory together.
-        results = _read_with_progress(items)
-        if len(items) > DETAIL_LIMIT and not args.details:
-            return _print_summary(results, args.soc)
-        return _print_details(results, args.soc)
+        summary = len(items) > DETAIL_LIMIT and not args.details and not args.json
+        results = _results(_with_progress(items) if summary else items)
+        first = next(results, None)
+        if first is None:
+            return _fail(f"nothing but static libraries for the host in {', '.join(args.files)}")
+        show = _print_json if args.json else _print_summary if summary else _print_details
+        return show(chain([first], results), args.soc)
+
+
+def _has_rich() -> bool:
+    try:
+        import rich  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def find(name: str, archives: ExitStack) -> Iterator[Item]:
@@ -117,13 +132,13 @@ def find(name: str, archives: ExitStack) -> Iterator[Item]:
     with path.open("rb") as opened:
         start = opened.read(8)
     if start[:4] == b"\x7fELF" or start == b"!<arch>\n":
-        yield Item(name, _reader(path))
+        yield Item(name, _reader(path), named=True)
     elif zipfile.is_zipfile(path):
         yield from _in_zip(path, archives)
     elif tarfile.is_tarfile(path):
         yield from _in_tar(path, archives)
     else:
-        yield Item(name, _reader(path))
+        yield Item(name, _reader(path), named=True)
 
 
 def _reader(path: Path) -> Callable[[], KernelObject]:
@@ -174,19 +189,26 @@ def _in_tar(path: Path, archives: ExitStack) -> Iterator[Item]:
             yield Item(f"{path}!{member}", reader(member))
 
 
-def _read(item: Item) -> Result:
-    try:
-        return Result(item.name, item.read(), None)
-    except (KernelObjectError, OSError) as error:
-        return Result(item.name, None, str(error))
+def _results(items: Iterable[Item]) -> Iterator[Result]:
+    """Read one by one, because thousands of objects need not be in memory together.
+
+    What was found and is no kernel file (static libraries for the host) is passed over.
+    """
+    for item in items:
+        try:
+            obj = item.read()
+        except (KernelObjectError, OSError) as error:
+            yield Result(item.name, None, str(error))
+            continue
+        if item.named or obj.container is not Container.ARCHIVE or obj.device_parts():
+            yield Result(item.name, obj, None)
 
 
-def _read_with_progress(items: Sequence[Item]) -> Iterator[Result]:
+def _with_progress(items: Sequence[Item]) -> Iterable[Item]:
     from rich.console import Console
     from rich.progress import track
 
-    shown = track(items, "Reading", console=Console(stderr=True), transient=True, disable=len(items) < 2)
-    return map(_read, shown)
+    return track(items, "Reading", console=Console(stderr=True), transient=True)
 
 
 def _fail(message: str) -> int:
@@ -230,27 +252,37 @@ def _print_summary(results: Iterable[Result], soc: str | None) -> int:
     from rich.markup import escape
 
     console = open_console()
-    table = plain_table("file", "architecture", "kernels", "cores", "verdict")
-    verdicts: Counter[str] = Counter()
+    rows: list[tuple[str, str, str, str, str, str]] = []
+    verdicts: dict[str, Counter[str]] = {}
     kernels = code = 0
     for name, obj, error in results:
-        shown = escape(name)
         if obj is None:
-            verdicts["unreadable"] += 1
+            verdicts.setdefault("unreadable", Counter())[error or ""] += 1
             code = 1
-            table.add_row(shown, "", "", "", f"[red]{escape(error or '')}[/]")
+            rows.append((name, "", "", "", error or "", "red"))
             continue
         verdict = obj.verdict(soc)
-        verdicts[verdict.summary] += 1
+        reason = "" if verdict.loadable else verdict.reasons[0]
+        verdicts.setdefault(verdict.summary, Counter())[reason] += 1
         kernels += len(obj.kernels)
         code = code if verdict.loadable else 1
         cores = ", ".join(sorted({kernel.core for kernel in obj.kernels}))
-        said = f"[{_color(verdict)}]{verdict.summary}[/]"
-        table.add_row(shown, escape(_architecture(obj)), str(len(obj.kernels)), cores, said)
+        rows.append((name, _architecture(obj), str(len(obj.kernels)), cores, verdict.summary, _color(verdict)))
+    table = plain_table("file", "architecture", "kernels", "cores", "verdict")
+    room = console.width
+    if console.is_terminal:
+        room = table.columns[0].max_width = max(24, console.width - 56)
+    for name, architecture, count, cores, said, color in rows:
+        cut = len(name) - _NAME_LINES * room
+        shown = name if cut <= 0 else "…" + name[cut + 1 :]
+        table.add_row(escape(shown), escape(architecture), count, cores, f"[{color}]{escape(said)}[/]")
     console.print(table)
-    console.print(f"{sum(verdicts.values())} files, {kernels} kernels")
-    for text, count in verdicts.most_common():
-        console.print(f"{count:6} {escape(text)}")
+    console.print(f"{len(rows)} files, {kernels} kernels")
+    for text, reasons in sorted(verdicts.items(), key=lambda item: -sum(item[1].values())):
+        console.print(f"{sum(reasons.values()):6} {escape(text)}")
+        for reason, times in reasons.most_common(5):
+            if reason:
+                console.print(f"{times:12} {escape(reason)}", soft_wrap=True)
     return code
 
 
@@ -271,20 +303,31 @@ def _print_details(results: Iterable[Result], soc: str | None) -> int:
 def _print_object(console: Any, name: str, obj: KernelObject, soc: str | None, indent: int = 0) -> None:
     from rich.markup import escape
     from rich.padding import Padding
+    from rich.table import Table
 
     def line(label: str, text: str, style: str = "") -> None:
+        """One line, however long: the terminal wraps it, and it can be copied whole."""
         shown = f"[{style}]{escape(text)}[/]" if style else escape(text)
         console.print(f"{' ' * indent}  {label:<12}{shown}", soft_wrap=True)
+
+    def words(label: str, text: str) -> None:
+        """Words that go on in the same column on the next line."""
+        grid = Table.grid()
+        grid.add_row(f"{' ' * indent}  {label:<12}", escape(text))
+        console.print(grid)
 
     verdict = obj.verdict(soc)
     kind = ", ".join(filter(None, (str(obj.container), _architecture(obj), f"{len(obj.data):,} bytes")))
     console.print(f"{' ' * indent}[bold]{escape(name)}[/]: {escape(kind)}", soft_wrap=True)
     line("verdict", verdict.summary, _color(verdict))
-    for label, texts in (("because", verdict.reasons), ("do", verdict.advice), ("mind", verdict.cautions)):
-        for text in texts:
-            line(label, text)
+    for text in verdict.reasons:
+        words("because", text)
+    for text in verdict.advice:
+        line("do", text)
+    for text in verdict.cautions:
+        words("mind", text)
     if obj.socs:
-        line("runs on", ", ".join(obj.socs[:14]) + (f" and {len(obj.socs) - 14} more" if len(obj.socs) > 14 else ""))
+        words("runs on", ", ".join(obj.socs[:14]) + (f" and {len(obj.socs) - 14} more" if len(obj.socs) > 14 else ""))
     if obj.architecture is not None:
         types = "complete" if obj.meta_complete else "incomplete" if obj.code.meta else "none"
         untyped = any(entry.meta is not None and entry.meta.ktype is None for entry in obj.entries)
@@ -296,16 +339,25 @@ def _print_object(console: Any, name: str, obj: KernelObject, soc: str | None, i
     if obj.sidecar is not None:
         said = [("magic", obj.sidecar.magic), ("coreType", obj.sidecar.core_type)]
         said += [("debugOptions", obj.sidecar.debug_options)]
+        said += [
+            (f"{kernel.name}:", f"{kernel.function} in {kernel.library}") for kernel in obj.sidecar.cpu_kernels[:10]
+        ]
         text = ", ".join(f"{key} {value}" for key, value in said if value)
         line("JSON", obj.sidecar.error or text or "without anything the runtime reads")
     if obj.comment:
-        line("built by", "; ".join(obj.comment[:4]))
+        words("built by", "; ".join(obj.comment[:4]))
     if obj.kernels:
         console.print(Padding(_kernel_table(obj.kernels), (0, 0, 0, indent + 2), expand=False))
+        if any(len(kernel.user_sizes) > 1 for kernel in obj.kernels):
+            words("* 8 less", "where the kernel declares the overflow status: AscendC's wrapper, CANN up to 8.5")
     for note in obj.notes:
         line("passed over", note)
+    host = [part for part in obj.parts if part.container is Container.HOST]
+    if host:
+        line("and", f"{len(host)} host files without kernels")
     for part in obj.parts:
-        _print_object(console, part.origin or "part", part, soc, indent + 4)
+        if part.container is not Container.HOST:
+            _print_object(console, part.origin or "part", part, soc, indent + 4)
 
 
 def _kernel_table(kernels: Sequence[Kernel]) -> Any:
@@ -319,8 +371,10 @@ def _kernel_table(kernels: Sequence[Kernel]) -> Any:
         core = kernel.core + (f" {kernel.ratio[0]}:{kernel.ratio[1]}" if kernel.ratio else "")
         if kernel.vector_type not in (None, "none"):
             core += f"\n{kernel.vector_type}"
-        sizes = " or ".join(map(str, kernel.user_sizes)) or "?"
-        hidden = "\n+ 8 FFTS" if kernel.ffts else ""
+        sizes = str(kernel.user_sizes[0]) if kernel.user_sizes else "?"
+        if len(kernel.user_sizes) > 1:
+            sizes += f" or {kernel.user_sizes[1]}*"
+        hidden = ("\n+ 8 FFTS" if kernel.ffts else "") + ("\n+ 8 overflow" if kernel.overflow else "")
         roles = "?"
         if kernel.arguments is not None:
             roles = ", ".join(

@@ -178,7 +178,10 @@ class KernelObject:
         if not distinct:
             raise KernelObjectError(f"{where} holds no device binary{f' for {soc}' if soc else ''}: {self.container}")
         listed = "; ".join(f"{part.origin} ({_arch_label(part)})" for part in list(distinct.values())[:10])
-        raise KernelObjectError(f"{where} holds {len(distinct)} device binaries, take one of its parts: {listed}")
+        raise KernelObjectError(
+            f"{where} holds {len(distinct)} device binaries: say for which SoC (soc, --soc), or take one of its parts: "
+            f"{listed}"
+        )
 
     def to_dict(self, soc: str | None = None) -> dict[str, Any]:
         """Return everything as plain values that `json` can write (what `pyacl inspect --json` prints).

@@ -124,7 +124,7 @@ def _judge_device(obj: KernelObject, soc: str | None) -> Verdict:
             False,
             None,
             socs,
-            (f"compiled for {architecture.label} ({architecture.products}); {soc} is {target}",),
+            (f"compiled for {architecture.core_arch} ({architecture.products}); {soc} is {target}",),
             (f"compile it with --npu-arch={target}",),
         )
     rules = RULES.get(npu_arch or target or "", RULES["dav-2201"])
@@ -144,6 +144,11 @@ def _judge_device(obj: KernelObject, soc: str | None) -> Verdict:
 
     believed = obj.code.meta_complete
     untyped = [entry for entry in _functions(obj) if entry[1] is not None and entry[1].ktype is None]
+    if untyped and _last_is_typed(obj, rules):
+        reason = "some kernels have a type (KTYPE) in their metadata, the last one too, and some have none"
+        return Verdict(
+            False, False, None, socs, (reason,), ("compile all kernels with one compiler",), cautions=tuple(cautions)
+        )
     if believed and not untyped:
         wrong = _wrong_metadata(obj, rules)
         if wrong:
@@ -177,6 +182,12 @@ def _judge_device(obj: KernelObject, soc: str | None) -> Verdict:
 
 def _functions(obj: KernelObject) -> list[tuple[str, KernelMeta | None]]:
     return [(name, obj.code.meta.get(name)) for name in obj.code.functions]
+
+
+def _last_is_typed(obj: KernelObject, rules: LoadRules) -> bool:
+    """Whether the runtime takes all types from the metadata: there the last section decides for the whole file."""
+    last = list(obj.code.meta.values())[-1:]
+    return rules.checks_ratio and not rules.fills_type and any(meta.ktype is not None for meta in last)
 
 
 def _blocking(obj: KernelObject, rules: LoadRules) -> list[tuple[str, str]]:
