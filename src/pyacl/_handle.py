@@ -8,6 +8,7 @@ the default stream: it is closed, it is forbidden (its device broke), or it find
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -142,22 +143,22 @@ class Handle:
 
     def close(self) -> None:
         """Free it, after everything below it. Idempotent. The first error is raised once all of them were tried."""
-        try:
+        with contextlib.suppress(IndexError):
             self._open.pop()
-        except IndexError:
+        if not self._value:
             return
         what = self.what
         self.ptr = Unusable(lambda: ClosedError(f"the {what} is closed", next_step="Make a new one."))
         if self._finalizer is not None:
             self._finalizer.detach()
-        # nothing may break off a close half-way, Ctrl-C neither: it cannot be begun again
+        # nothing may break off a close half-way, Ctrl-C neither
         failures: list[BaseException] = []
-        newest_first = reversed(self.children)
-        for child in sorted(newest_first, key=lambda handle: handle.rank):
-            try:
-                child.close()
-            except BaseException as failure:
-                failures.append(failure)
+        for _ in range(2):  # once more for a child whose own close was broken off
+            for child in sorted(reversed(self.children), key=lambda handle: handle.rank):
+                try:
+                    child.close()
+                except BaseException as failure:
+                    failures.append(failure)
         try:
             self._free_if_unused()
         except BaseException as failure:

@@ -110,6 +110,41 @@ class TestClose:
         device.close()
         assert freed == ["b", "a", "device"]
 
+    @pytest.mark.parametrize("which", ["device", "stream", "event"])
+    def test_a_close_that_is_broken_off_is_completed_later(self, which: str) -> None:
+        """Ctrl-C at any line of `close`: the next close, its own or that of what it hangs on, frees the rest."""
+        for at in range(1, 100):
+            freed: list[object] = []
+            handles = {"device": make(freed, "device")}
+            handles["stream"] = make(freed, "stream", handles["device"])
+            handles["event"] = make(freed, "event", handles["stream"])
+            lines = 0
+
+            def trace(frame, event, _, at=at, target=handles[which]):
+                nonlocal lines
+                if frame.f_code is not Handle.close.__code__ or frame.f_locals["self"] is not target:
+                    return None
+                if event == "line":
+                    lines += 1
+                    if lines == at:
+                        raise KeyboardInterrupt
+                return trace
+
+            before = sys.gettrace()
+            sys.settrace(trace)
+            try:
+                handles[which].close()
+                broken_off = False
+            except KeyboardInterrupt:
+                broken_off = True
+            finally:
+                sys.settrace(before)
+            handles["device"].close()
+            assert freed == ["event", "stream", "device"], at
+            if not broken_off:
+                break
+        assert at > 10 and not broken_off
+
     def test_two_threads_free_it_once(self) -> None:
         for _ in range(200):
             freed: list[object] = []
