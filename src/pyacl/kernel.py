@@ -431,11 +431,7 @@ class BoundKernel:
         self.blocks = checked_blocks(blocks)
         if stream is None:
             stream = kernel.device.default_stream
-        elif not isinstance(stream, Stream):
-            raise TypeError(
-                f"stream: a Stream, not {type(stream).__name__}; Stream.borrow(address) makes one of a foreign stream"
-            )
-        same_device("stream", kernel.device, stream.device)
+        same_device("stream", kernel.device, stream, Stream)
         #: the stream
         self.stream = stream
         if config is not None and not isinstance(config, LaunchConfig):
@@ -926,11 +922,15 @@ def _inspect(source: Source, soc: str, cpu_mode: Optional[int] = None) -> tuple[
     """Read a file and decide how to load it on this SoC; KernelObjectError says why it cannot be."""
     try:
         content = objfile.read(source)
+    except FileNotFoundError as error:
+        text = f"no such kernel object, seen from {os.getcwd()}; bisheng makes them, or pyacl compile"
+        raise FileNotFoundError(error.errno, text, error.filename) from None
     except objfile.KernelObjectError as error:
-        path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
-        if path and str(path) not in str(error):
-            raise objfile.KernelObjectError(f"{path}: {error}") from None
-        raise
+        path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "source"
+        where = "" if str(path) in str(error) else f"{path}: "
+        raise objfile.KernelObjectError(
+            f"{where}{error}. Next step: give the whole .o that bisheng made; pyacl inspect shows what a file holds."
+        ) from None
     if cpu_mode is not None:
         return content, _cpu_verdict(content, cpu_mode)
     verdict = content.verdict(soc)

@@ -594,8 +594,13 @@ class TestLoad:
         self.launched(sim_device, make_host_object(ADD, ".aicore_binary"))
 
     def test_a_file_that_is_not_there(self, device) -> None:
-        with pytest.raises(FileNotFoundError, match="no_such.o"):
+        with pytest.raises(FileNotFoundError, match=r"seen from .*pyacl compile.*no_such.o"):
             device.load("no_such.o")
+
+    @pytest.mark.parametrize("source", [None, 3, ["add_custom.o"]])
+    def test_what_is_no_source(self, device, source: object) -> None:
+        with pytest.raises(TypeError, match="source: a path, bytes or a file opened in binary mode, not "):
+            device.load(source)
 
     @pytest.mark.parametrize(
         ("data", "text"),
@@ -618,6 +623,7 @@ class TestLoad:
         for source in (path, data):
             with pytest.raises(pyacl.KernelObjectError, match=text) as caught:
                 device.load(source)
+            assert "Next step: " in str(caught.value)
             if source is path:
                 assert "kernel.o" in str(caught.value)
         assert list(machine.alive()) == before

@@ -261,10 +261,12 @@ def read(source: Source, *, sidecar: SidecarSource | object = _BESIDE) -> Kernel
         path = os.fspath(source)
         with open(path, "rb") as file:
             data = file.read()
-    else:
+    elif hasattr(source, "read"):
         data = source.read()
         if not isinstance(data, bytes):
             raise TypeError("source: open the file in binary mode")
+    else:
+        raise TypeError(f"source: a path, bytes or a file opened in binary mode, not {type(source).__name__}")
     found = _find_sidecar(path) if sidecar is _BESIDE else _given_sidecar(sidecar)
     return _read(data, path, found)
 
