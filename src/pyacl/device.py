@@ -108,12 +108,25 @@ class DeviceHandle(Handle):
         except BaseException:
             self.close()
             raise
+        for other in self.twins:
+            if other.fault is not None:
+                self._break(other.fault)
+
+    @property
+    def twins(self) -> list[DeviceHandle]:
+        """The open handles of this number, itself among them: what breaks or resets one, breaks or resets all."""
+        assert self.parent is not None
+        handles = (handle for handle in self.parent.children if isinstance(handle, DeviceHandle))
+        return [handle for handle in handles if handle.id == self.id and not handle.closed]
 
     def _free(self, value: Any) -> None:
         if self.reset:
             return
-        # the gentle reset waits for what never ends
-        force = (self.hung or self.fault is not None) and self.api.has("aclrtResetDeviceForce")
+        others = self.twins
+        for other in others:
+            other.hung = other.hung or self.hung
+        # the gentle reset waits for what never ends, but only the last one
+        force = not others and (self.hung or self.fault is not None) and self.api.has("aclrtResetDeviceForce")
         if force:
             self.api.aclrtResetDeviceForce(value)
         else:
@@ -204,8 +217,13 @@ class DeviceHandle(Handle):
         """Remember a fault: the library reports it once and then answers as if nothing had happened."""
         if isinstance(error, AclDeviceFaultError) and self.fault is None:
             # without its traceback, whose frames hold buffers and arrays of the program
-            self.fault = fault = copy.copy(error)
-            self.forbid(lambda: _after_fault(self.id, fault))
+            fault = copy.copy(error)
+            for handle in self.twins:
+                handle._break(fault)
+
+    def _break(self, fault: AclDeviceFaultError) -> None:
+        self.fault = fault
+        self.forbid(lambda: _after_fault(self.id, fault))
 
     def release(self, name: str) -> Callable[[Any], None]:
         """A release function for something on this device: one C call in its context."""
@@ -395,11 +413,14 @@ class Device:
 
     def clear_fault(self) -> None:
         """Go on after a fault without a reset. What the device computed, and will compute, may be wrong."""
-        self._handle.fault = None
-        self._handle.allow()
+        for handle in self._handle.twins:
+            handle.fault = None
+            handle.allow()
 
     def recover(self, attempts: int = 3) -> None:
         """Reset the device after a fault or a hang: everything made on it is closed, and it can be used again.
+
+        That goes for all `Device` objects of this number.
 
         Parameters
         ----------
@@ -418,24 +439,29 @@ class Device:
         handle = self._handle
         if handle.closed:
             handle.get()
-        for child in sorted(reversed(handle.children), key=lambda child: child.rank):
-            child._quietly(child.close)
-        self._default_stream = None
+        twins = handle.twins
+        for twin in twins:
+            for child in sorted(reversed(twin.children), key=lambda child: child.rank):
+                child._quietly(child.close)
         for attempt in range(1, attempts + 1):
             try:
                 if not handle.reset:
                     handle.api.aclrtResetDeviceForce(self.id)
-                    handle.reset = True
-                handle.api.aclrtSetDevice(self.id)
-                handle.reset = False
-                handle.api.aclrtGetCurrentContext(handle.context)
+                    for twin in twins:
+                        twin.reset = True
+                for twin in twins:
+                    if twin.reset:
+                        twin.api.aclrtSetDevice(self.id)
+                        twin.reset = False
+                    twin.api.aclrtGetCurrentContext(twin.context)
                 break
             except AclError:
                 if attempt == attempts:
                     raise
                 time.sleep(1)
-        handle.hung = False
-        handle.peers.clear()
+        for twin in twins:
+            twin.hung = False
+            twin.peers.clear()
         self.clear_fault()
 
     # -- waiting ------------------------------------------------------------------------------------------------------
@@ -715,10 +741,27 @@ def milliseconds(timeout: float) -> int:
     return math.ceil(min(seconds, 2_000_000) * 1000)
 
 
-def same_device(what: str, device: Device, other: Device) -> None:
-    """Refuse to mix things of two devices."""
-    if device.id != other.id:
-        raise ValueError(f"{what} belongs to device {other.id}, not to device {device.id}")
+def same_device(what: str, device: Device, thing: Any, kind: type[Any]) -> None:
+    """Refuse what is not of this kind (Stream, Event, DeviceBuffer), and to mix things of two devices."""
+    if not isinstance(thing, kind):
+        name = kind.__name__
+        raise TypeError(
+            f"{what}: {'an' if name[0] in 'AEIOU' else 'a'} {name}, not {type(thing).__name__}; "
+            f"{name}.borrow(address) makes one of what somebody else made"
+        )
+    if device.id != thing.device.id:
+        raise ValueError(f"{what} belongs to device {thing.device.id}, not to device {device.id}")
+
+
+def checked_address(address: Any, what: str) -> int:
+    """The address of something borrowed, which is not NULL."""
+    try:
+        number = operator.index(address)
+    except TypeError:
+        raise TypeError(f"address: a whole number, not {type(address).__name__}") from None
+    if not 0 < number < 1 << 64:
+        raise ValueError(f"address: {number:#x} is no {what}")
+    return number
 
 
 def open_device(device: Optional[Device]) -> Device:

@@ -231,7 +231,7 @@ class LibraryKernel:
             return
         for position, arg in enumerate(args):
             if isinstance(arg, DeviceBuffer):
-                same_device(self._packer.name_of(position, args), stream.device, arg.device)
+                same_device(self._packer.name_of(position, args), stream.device, arg, DeviceBuffer)
         values = self._values(args)
         handle = stream._handle
         device = handle.device

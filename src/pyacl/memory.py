@@ -8,13 +8,13 @@ import math
 import operator
 import threading
 from collections.abc import Sequence
-from typing import Any, Optional, SupportsIndex, Union
+from typing import Any, NoReturn, Optional, SupportsIndex, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from pyacl._handle import Handle, close_after
-from pyacl.device import MEMORY, Device, open_device, same_device
+from pyacl.device import MEMORY, Device, checked_address, open_device, same_device
 from pyacl.errors import AclMemoryError
 from pyacl.raw import constants
 from pyacl.stream import Stream
@@ -145,9 +145,9 @@ class DeviceBuffer(_Buffer):
         """
         device = open_device(device)
         device._handle.get()
-        address, nbytes = _whole("address", address), _whole("nbytes", nbytes)
-        if not 0 < address < 1 << 64:
-            raise ValueError(f"address: {address:#x} is no device address")
+        address, nbytes = checked_address(address, "device address"), _whole("nbytes", nbytes)
+        if nbytes < 0:
+            raise ValueError(f"nbytes: {nbytes} is negative")
         kind = _checked_dtype(dtype)
         if shape is None:
             if nbytes % kind.itemsize:
@@ -165,6 +165,10 @@ class DeviceBuffer(_Buffer):
 
     #: what `pyacl.arguments` takes for a pointer
     __npu_address__ = _Buffer.address
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        # without it numpy takes the buffer for a sequence, and makes an array of one-element buffers
+        raise TypeError(f"{self!r} is device memory, which numpy cannot read: copy it with to_host()")
 
     def __enter__(self) -> DeviceBuffer:
         self._memory.get()
@@ -248,7 +252,7 @@ class DeviceBuffer(_Buffer):
         """
         array = np.empty(self.shape, self.dtype)
         if stream is not None:
-            same_device("stream", self.device, stream.device)
+            same_device("stream", self.device, stream, Stream)
             stream.synchronize(timeout)
         _copy_now(self, array.ctypes.data, self.address, self.nbytes, constants.ACL_MEMCPY_DEVICE_TO_HOST)
         return array
@@ -284,12 +288,12 @@ class DeviceBuffer(_Buffer):
         64; others are copied like ordinary host memory, with waiting.
         """
         if isinstance(source, DeviceBuffer):
-            _match(source, self)
+            _match("source", source, self)
             _check_peers(self, source)
             _copy(self, self.address, source.address, constants.ACL_MEMCPY_DEVICE_TO_DEVICE, stream, source)
         else:
             array, keep = _host_array(source)
-            _match_array(array, self)
+            _match("source", array, self)
             array = np.ascontiguousarray(array)
             _copy(self, self.address, _data(array), constants.ACL_MEMCPY_HOST_TO_DEVICE, stream, keep, array)
         return self
@@ -319,7 +323,7 @@ class DeviceBuffer(_Buffer):
             target.copy_from(self, stream)
             return target
         array, keep = _host_array(target, for_writing=True)
-        _match_array(array, self)
+        _match("target", array, self)
         kind = constants.ACL_MEMCPY_DEVICE_TO_HOST
         if array.flags.c_contiguous:
             _copy(self, _data(array), self.address, kind, stream, keep, array)
@@ -368,20 +372,23 @@ class DeviceBuffer(_Buffer):
         self, host: Union[Array, HostBuffer], stream: Optional[Stream], pitch: Optional[int], to_device: bool
     ) -> None:
         array, keep = _host_array(host, for_writing=not to_device)
-        _match_dtype(array.dtype, self)
+        what = "source" if to_device else "target"
+        _match_dtype(what, array.dtype, self)
         if array.ndim != 2 or (array.size and array.strides[1] != array.itemsize):
-            raise ValueError("a host matrix of two dimensions is due, the elements of a row next to each other")
+            raise ValueError(f"{what}: a host matrix of two dimensions is due, elements of a row next to each other")
         height, width = array.shape[0], array.shape[1] * array.itemsize
         host_pitch = array.strides[0] if height > 1 else width
         if host_pitch < width:
-            raise ValueError("the rows of the host matrix overlap or run backwards: copy it first")
+            raise ValueError(f"{what}: the rows of the host matrix overlap or run backwards: copy it first")
         own = self.shape[1] * self.dtype.itemsize if self.ndim == 2 else width
         pitch = own if pitch is None else _whole("pitch", pitch)
         if pitch < width:
             raise ValueError(f"pitch: {pitch} bytes is less than a row of {width} bytes")
         needed = (height - 1) * pitch + width if height else 0
         if needed > self.nbytes:
-            raise ValueError(f"{height} rows of {width} bytes, {pitch} apart, need {needed} bytes, not {self.nbytes}")
+            raise ValueError(
+                f"{what}: {height} rows of {width} bytes, {pitch} apart, need {needed} bytes, not {self.nbytes}"
+            )
         address = self.address
         if not array.size:
             return
@@ -421,7 +428,7 @@ class DeviceBuffer(_Buffer):
         """
         element = _element(value, self.dtype)
         if stream is not None:
-            same_device("stream", self.device, stream.device)
+            same_device("stream", self.device, stream, Stream)
         address, nbytes = self.address, self.nbytes
         if not nbytes:
             return self
@@ -507,28 +514,31 @@ class HostBuffer(_Buffer):
 
 
 class _Ranges:
-    """Pieces of pinned memory by address, so that any array that lies in one is recognised."""
+    """Pieces of pinned memory by address, so that any array that lies in one is recognised.
+
+    The collector may free a piece, and so remove it, in the middle of any of these methods. So the list is never
+    changed, only replaced; one that has a freed piece does no harm, because `_ends` does not have it.
+    """
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: dict[int, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def add(self, start: int, nbytes: int) -> None:
         with self._lock:
-            if start not in self._ends:
-                bisect.insort(self._starts, start)
             self._ends[start] = start + nbytes
+            self._starts = sorted(self._ends)
 
     def remove(self, start: int) -> None:
         with self._lock:
-            if self._ends.pop(start, None) is not None:
-                self._starts.remove(start)
+            self._ends.pop(start, None)
+            self._starts = sorted(self._ends)
 
     def has(self, start: int, nbytes: int) -> bool:
-        with self._lock:
-            at = bisect.bisect_right(self._starts, start) - 1
-            return at >= 0 and start + nbytes <= self._ends[self._starts[at]]
+        starts = self._starts
+        at = bisect.bisect_right(starts, start) - 1
+        return at >= 0 and start + nbytes <= self._ends.get(starts[at], 0)
 
 
 _pinned = _Ranges()
@@ -541,7 +551,7 @@ def to_device(device: Device, array: Any, stream: Optional[Stream]) -> DeviceBuf
     if not isinstance(array, HostBuffer):
         array = np.asarray(array)
     if stream is not None:
-        same_device("stream", device, stream.device)
+        same_device("stream", device, stream, Stream)
         stream._handle.get()
     host, keep = _host_array(array)
     host = np.ascontiguousarray(host).reshape(host.shape)
@@ -566,7 +576,7 @@ def _copy(
     nbytes = buffer.nbytes
     host_range = None if host is None else (_data(host), nbytes)
     if stream is not None:
-        same_device("stream", buffer.device, stream.device)
+        same_device("stream", buffer.device, stream, Stream)
         stream._handle.get()
     if not nbytes:
         return
@@ -595,7 +605,7 @@ def _goes_on(
     """Whether a copy can go on while the program does. If not, wait for the earlier work of the stream instead."""
     if stream is None:
         return False
-    same_device("stream", buffer.device, stream.device)
+    same_device("stream", buffer.device, stream, Stream)
     stream._handle.get()
     where = addresses if host is None else (*addresses, host[0])
     if all(a % _COPY_ALIGN == 0 for a in where) and (host is None or _pinned.has(*host)):
@@ -628,29 +638,23 @@ def _host_array(thing: Any, for_writing: bool = False) -> tuple[Array, object]:
     return array, array
 
 
-def _match(source: DeviceBuffer, target: DeviceBuffer) -> None:
-    _match_dtype(source.dtype, target)
-    _match_size(source.size, source.shape, target)
-
-
-def _match_array(array: Array, buffer: DeviceBuffer) -> None:
-    _match_dtype(array.dtype, buffer)
-    _match_size(array.size, array.shape, buffer)
-
-
-def _match_dtype(dtype: np.dtype[Any], buffer: DeviceBuffer) -> None:
-    if dtype != buffer.dtype:
-        raise TypeError(
-            f"{dtype} here, {buffer.dtype} in the buffer: convert with array.astype({buffer.dtype.name!r}), or take "
-            f"the bytes for what they are with buffer.view({dtype.name!r})"
+def _match(what: str, other: Union[Array, DeviceBuffer], buffer: DeviceBuffer) -> None:
+    """Refuse a copy between things that do not hold the same."""
+    _match_dtype(what, other.dtype, buffer)
+    if other.size != buffer.size:
+        smaller = other.size < buffer.size
+        hint = f"a part of it is buffer[:{other.size}]" if smaller else f"take a part of the {what}"
+        raise ValueError(
+            f"{what}: {other.size} elements {list(other.shape)} here, {buffer.size} elements {list(buffer.shape)} in "
+            f"the buffer: {hint}, or make another"
         )
 
 
-def _match_size(size: int, shape: tuple[int, ...], buffer: DeviceBuffer) -> None:
-    if size != buffer.size:
-        raise ValueError(
-            f"{size} elements {list(shape)} here, {buffer.size} elements {list(buffer.shape)} in the buffer: copy into "
-            f"a part of it, buffer[:{min(size, buffer.size)}], or make another"
+def _match_dtype(what: str, dtype: np.dtype[Any], buffer: DeviceBuffer) -> None:
+    if dtype != buffer.dtype:
+        raise TypeError(
+            f"{what}: {dtype} here, {buffer.dtype} in the buffer: convert with array.astype({buffer.dtype.name!r}), or "
+            f"take the bytes for what they are with buffer.view({dtype.name!r})"
         )
 
 
@@ -734,7 +738,10 @@ def _element(value: Any, dtype: np.dtype[Any]) -> bytes:
     floating = dtype.kind in "fc" or (dtype.kind == "V" and dtype.type is not np.void)
     try:
         with np.errstate(all="ignore"):
-            given = np.asarray(value)
+            # the fields of a structure are given as a tuple, which is no row of numbers
+            given = np.asarray(value, dtype if dtype.names and isinstance(value, tuple) else None)
+            if given.dtype.kind == "c" and dtype.kind != "c":
+                raise TypeError("it is complex")
             element = given.astype(dtype).reshape(())
             finite = floating and given.dtype.kind in "iuf" and np.isfinite(given)
             overflow = finite and not np.isfinite(element.astype(complex))

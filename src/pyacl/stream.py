@@ -10,7 +10,17 @@ from typing import Any, Callable, Optional
 
 from pyacl._handle import CALLBACK_CODES, Handle, close_after
 from pyacl.backends.thunks import raise_pending
-from pyacl.device import EVENT, STREAM, Device, DeviceHandle, broken_off, milliseconds, open_device, same_device
+from pyacl.device import (
+    EVENT,
+    STREAM,
+    Device,
+    DeviceHandle,
+    broken_off,
+    checked_address,
+    milliseconds,
+    open_device,
+    same_device,
+)
 from pyacl.errors import AclError, AclEventError, AclTimeoutError
 from pyacl.raw import constants, types
 
@@ -189,7 +199,8 @@ class Stream:
             raise ValueError(
                 "address: 0 is the default stream of whatever context is current; use device.default_stream"
             )
-        stream = cls(device, StreamHandle(device._handle, types.aclrtStream(address), owned=False), owner)
+        value = types.aclrtStream(checked_address(address, "stream"))
+        stream = cls(device, StreamHandle(device._handle, value, owned=False), owner)
         stream._handle.own(stream)
         return stream
 
@@ -312,7 +323,7 @@ class Stream:
         if event is None:
             event = self.device.create_event()
         else:
-            same_device("event", self.device, event.device)
+            same_device("event", self.device, event, Event)
         handle = self._handle
         event_ptr, stream_ptr = event._handle.get(), handle.get()
         # before the call: what another thread queues meanwhile may lie behind the event
@@ -335,7 +346,7 @@ class Stream:
         -----
         aclrtStreamWaitEvent.
         """
-        same_device("event", self.device, event.device)
+        same_device("event", self.device, event, Event)
         event._must_be_recorded()
         event_ptr, stream_ptr = event._handle.get(), self._handle.get()
         code = self._wait(stream_ptr, event_ptr)
@@ -443,9 +454,7 @@ class Event:
         """An event that somebody else made, recorded and will destroy; see `Stream.borrow`."""
         device = open_device(device)
         device._handle.get()
-        if not address:
-            raise ValueError("address: 0 is no event")
-        value = types.aclrtEvent(address)
+        value = types.aclrtEvent(checked_address(address, "event"))
         event = cls(device, Handle(f"event of device {device.id}", value, None, device._handle, EVENT), timing, owner)
         event._recorded = (None, 0)
         return event
@@ -538,7 +547,7 @@ class Event:
         """Milliseconds from another event to this one; both must be done. aclrtEventElapsedTime."""
         if not isinstance(earlier, Event):
             return NotImplemented
-        same_device("event", self.device, earlier.device)
+        same_device("event", self.device, earlier, Event)
         for event in (self, earlier):
             event._must_be_recorded()
             if not event.timing:

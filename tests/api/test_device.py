@@ -453,6 +453,33 @@ class TestFault:
         called = [c.function for c in stub.stub.calls()]
         assert called.count("aclrtResetDeviceForce") == 1
 
+    def test_a_device_opened_twice_breaks_and_recovers_as_one(self, stub, broken) -> None:
+        device, *_, first = broken
+        late = pyacl.Device(0)
+        with pytest.raises(pyacl.AclAiCoreError, match="device 0 broke earlier"):
+            late.empty(3)
+        assert str(late.fault) == str(first)
+        late.clear_fault()
+        assert device.fault is None
+        buffer = late.empty(3)
+        late.recover()
+        assert buffer.closed
+        for twin in (device, late):
+            assert twin.full(4, 7, "uint8").to_host().tolist() == [7] * 4
+        resets = len(stub.stub.calls("aclrtResetDevice"))
+        late.close()
+        assert device.full(4, 8, "uint8").to_host().tolist() == [8] * 4
+        device.close()
+        assert len(stub.stub.calls("aclrtResetDevice")) == resets + 2
+
+    def test_only_the_last_one_resets_by_force(self, stub, broken) -> None:
+        device = broken[0]
+        other = pyacl.Device(0)
+        device.close()
+        assert stub.stub.calls("aclrtResetDeviceForce") == []
+        other.close()
+        assert len(stub.stub.calls("aclrtResetDeviceForce")) == 1
+
     def test_recover_gives_up(self, stub, broken, monkeypatch: pytest.MonkeyPatch) -> None:
         waits: list[float] = []
         monkeypatch.setattr("time.sleep", waits.append)

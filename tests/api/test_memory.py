@@ -365,8 +365,12 @@ class TestCopies:
     @pytest.mark.parametrize(
         ("source", "error", "text"),
         [
-            (np.zeros(9, np.float32), ValueError, r"9 elements \[9\] here, 10 elements \[10\] in the buffer"),
-            (np.zeros(11, np.float32), ValueError, "11 elements"),
+            (
+                np.zeros(9, np.float32),
+                ValueError,
+                r"9 elements \[9\] here, 10 elements \[10\] in the buffer: a part of it is buffer\[:9\], or",
+            ),
+            (np.zeros(11, np.float32), ValueError, "11 elements .*: take a part of the (source|target), or make an"),
             (np.zeros(10, np.float64), TypeError, r"float64 here, float32 in the buffer: convert with array.astype"),
             (np.zeros(20, np.float16), TypeError, "float16 here"),
         ],
@@ -374,9 +378,9 @@ class TestCopies:
     def test_sizes_and_dtypes_that_do_not_fit(self, device, stream, source, error, text: str) -> None:
         buffer = device.empty(10)
         for on in (None, stream):
-            with pytest.raises(error, match=text):
+            with pytest.raises(error, match=f"^source: .*{text}"):
                 buffer.copy_from(source, on)
-            with pytest.raises(error, match=text):
+            with pytest.raises(error, match=f"^target: .*{text}"):
                 buffer.copy_to(source, on)
             with pytest.raises(error, match=text):
                 buffer.copy_from(device.to_device(source), on)
@@ -384,6 +388,26 @@ class TestCopies:
     def test_shapes_of_as_many_elements_fit(self, device) -> None:
         buffer = device.empty((2, 5)).copy_from(np.arange(10, dtype=np.float32))
         assert buffer.to_host().tolist() == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+
+    @pytest.mark.parametrize("stream", [1, "stream", 0])
+    def test_a_stream_that_is_none(self, device, stream: object) -> None:
+        buffer = device.empty(4)
+        for use_it in (
+            lambda: buffer.copy_from(np.zeros(4, np.float32), stream),
+            lambda: buffer.copy_to(np.zeros(4, np.float32), stream),
+            lambda: buffer.copy_2d_from(np.zeros((2, 2), np.float32), stream),
+            lambda: buffer.fill(0, stream),
+            lambda: buffer.to_host(stream),
+            lambda: device.to_device(np.zeros(4), stream),
+        ):
+            with pytest.raises(TypeError, match=r"stream: a Stream, not (int|str); Stream\.borrow\(address\)"):
+                use_it()
+
+    def test_numpy_is_told_that_it_cannot_read(self, device) -> None:
+        buffer = device.zeros(4)
+        for use_it in (np.asarray, np.array, np.sum, lambda b: np.add(b, 1), lambda b: np.zeros(4) + b):
+            with pytest.raises(TypeError, match=r"is device memory, which numpy cannot read: copy it with to_host\(\)"):
+                use_it(buffer)
 
     @pytest.mark.parametrize("target", [[1, 2], (1, 2), b"ab", None])
     def test_targets_must_be_memory(self, device, target: object) -> None:
@@ -502,6 +526,8 @@ class TestFill:
         record["a"], record["b"] = [1, 2, 3], 500
         buffer = device.empty(1001, record.dtype).fill(record)
         assert (buffer.to_host() == record).all()
+        back = buffer.fill(([4, 5, 6], 7)).to_host()
+        assert (back["a"] == [4, 5, 6]).all() and (back["b"] == 7).all()
 
     def test_the_bytes_around_stay(self, device) -> None:
         buffer = device.zeros(100, np.uint16)
@@ -535,7 +561,9 @@ class TestFill:
             ("float16", 70000, ValueError),
             ("float32", -1e300, ValueError),
             ("float32", "x", TypeError),
+            ("float32", 1 + 2j, TypeError),
             ("int32", [1, 2], TypeError),
+            ("u1,u1", (1, 2, 3), TypeError),
         ],
     )
     def test_what_does_not_fit(self, device, dtype: str, value: object, error: type[Exception]) -> None:
@@ -591,6 +619,22 @@ class TestPinned:
         assert device.empty_host(0).array.shape == (0,)
         assert device.empty_host((2, 0), "int8").array.shape == (2, 0)
 
+    def test_pieces_freed_in_the_middle_of_a_look_up(self, device) -> None:
+        """The collector may free a buffer at any time, so in the middle of asking for another one."""
+        first, second = device.empty_host(64, "uint8"), device.empty_host(64, "uint8")
+
+        class Address(int):
+            def __radd__(self, other: int) -> int:
+                first.close()
+                second.close()
+                return int(self) + other
+
+        ranges = memory._pinned
+        assert ranges.has(second.address, 64)
+        where = max(first.address, second.address)
+        assert not ranges.has(where, Address(64))
+        assert not ranges.has(where, 1)
+
     def test_what_is_freed_is_no_longer_pinned(self, device) -> None:
         buffer = device.empty_host(64, "uint8")
         address = buffer.address
@@ -625,6 +669,8 @@ class TestBorrowed:
         [
             ({"address": 0}, ValueError, "address: 0x0 is no device address"),
             ({"address": 1.5}, TypeError, "address: a whole number"),
+            ({"address": -8}, ValueError, "address: -0x8 is no device address"),
+            ({"nbytes": -8}, ValueError, "nbytes: -8 is negative"),
             ({"nbytes": 10, "dtype": "int32"}, ValueError, "nbytes: 10 is no multiple of the 4 bytes"),
             ({"shape": 3, "dtype": "int32"}, ValueError, r"shape: \[3\] of int32 needs 12 bytes, not 8"),
         ],

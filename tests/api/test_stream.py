@@ -100,6 +100,19 @@ class TestStream:
         stream.close()
         with pytest.raises(ValueError, match="address: 0 is the default stream"):
             pyacl.Stream.borrow(0, device=device)
+        with pytest.raises(ValueError, match="address: -0x5 is no stream"):
+            pyacl.Stream.borrow(-5, device=device)
+        with pytest.raises(TypeError, match="address: a whole number, not Stream"):
+            pyacl.Stream.borrow(stream, device=device)
+
+    @pytest.mark.parametrize("event", [3, None, "event"])
+    def test_events_that_are_none(self, device, event: object) -> None:
+        stream = device.create_stream()
+        with pytest.raises(TypeError, match=r"event: an Event, not \w+; Event\.borrow\(address\)"):
+            stream.wait(event)
+        if event is not None:
+            with pytest.raises(TypeError, match="event: an Event"):
+                stream.record(event)
 
     def test_a_borrowed_stream_is_not_destroyed(self, stub) -> None:
         with pyacl.Device(0) as device:
@@ -209,6 +222,8 @@ class TestEvent:
             assert stub.stub.calls("aclrtDestroyEvent") == []
             with pytest.raises(ValueError, match="0 is no event"):
                 pyacl.Event.borrow(0)
+            with pytest.raises(TypeError, match="address: a whole number, not float"):
+                pyacl.Event.borrow(2.5)
 
     def test_a_timeout_marks_the_stream(self, stub) -> None:
         with pyacl.Device(0) as device:
