@@ -198,7 +198,22 @@ class Handle:
         if _inside_callback():
             _deferred.append(self)
         else:
-            self._quietly(self.close)
+            handle = self._abandoned()
+            handle._quietly(handle.close)
+
+    def _abandoned(self) -> Handle:
+        """The topmost handle, from this one up, whose owner is gone as well.
+
+        Owners that refer to each other are collected together, in any order; what they own must be freed in the
+        order of the tree.
+        """
+        found, above = self, self.parent
+        while above is not None:
+            finalizer = above._finalizer
+            if finalizer is not None and finalizer.alive and finalizer.peek() is None:
+                found = above
+            above = above.parent
+        return found
 
     def _quietly(self, do: Callable[[], None]) -> None:
         # a finalizer has nobody to raise to

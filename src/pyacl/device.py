@@ -9,6 +9,7 @@ import operator
 import os
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -284,6 +285,8 @@ class Device:
         self._handle = DeviceHandle(session.api, number, root)
         self._handle.own(self)
         self._default_stream: Optional[StreamHandle] = None
+        #: what work in the default stream still needs
+        self._kept: Optional[deque[Any]] = None
         self._soc = ""
         _opened.add(self)
 

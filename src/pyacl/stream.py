@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
+import weakref
 from collections import deque
 from typing import Any, Callable, Optional
 
@@ -50,12 +51,14 @@ class StreamHandle(Handle):
         "_owned",
     )
 
-    def __init__(self, device: DeviceHandle, value: types.aclrtStream, owned: bool) -> None:
+    def __init__(
+        self, device: DeviceHandle, value: types.aclrtStream, owned: bool, kept: Optional[deque[Any]] = None
+    ) -> None:
         self.device = device
         #: whether it was last seen working without an end
         self.hung = False
         #: what queued work still needs, oldest first; appending is all that a launch does
-        self.kept: deque[Any] = deque()
+        self.kept: deque[Any] = deque() if kept is None else kept
         #: length of `kept` from which on it pays to ask the stream
         self.limit = _KEEP
         self.host_errors: deque[BaseException] = deque()
@@ -72,6 +75,7 @@ class StreamHandle(Handle):
         device = self.device
         if self.hung:
             device.hung = True
+        kept = self._still_kept()
         try:
             with device.current(must=False):
                 self._drop_mark()
@@ -80,15 +84,23 @@ class StreamHandle(Handle):
                     device.api.aclrtDestroyStreamForce(value)
                 elif self._owned:
                     device.api.aclrtDestroyStream(value)
-                elif self.kept and not self.hung and device.fault is None:
+                elif kept and not self.hung and device.fault is None:
                     # not ours to destroy, but what was queued on it needs what may be freed next
                     device.api.aclrtSynchronizeStream(value)
             raise_pending()
         finally:
-            self.kept.clear()
+            kept.clear()
+            self.kept = deque()
             self.host_errors.clear()  # their frames hold what the host functions had
             for token in tuple(self.tokens):
                 _host_functions.pop(token, None)
+
+    def _still_kept(self) -> deque[Any]:
+        try:
+            self.kept.__len__()
+            return self.kept
+        except ReferenceError:
+            return deque([None])  # the device is being collected, and what it kept with it: nobody knows any more
 
     # -- what queued work needs -----------------------------------------------------------------------------------
 
@@ -397,7 +409,11 @@ def default_stream(device: Device) -> StreamHandle:
     value = types.aclrtStream()
     known = core.api.has("aclrtCtxGetCurrentDefaultStream")
     core.call("aclrtCtxGetCurrentDefaultStream" if known else "aclrtCreateStream", value)
-    return StreamHandle(core, value, owned=not known)
+    # This handle lives as long as the device's, and buffers refer to the device: if it held what is kept, a device
+    # that nobody else refers to would never be collected.
+    kept: deque[Any] = deque()
+    device._kept = kept
+    return StreamHandle(core, value, not known, weakref.proxy(kept))
 
 
 # One C function for all host functions, alive as long as the process: C gets its address and a number.
