@@ -456,6 +456,15 @@ def test_metadata_without_type() -> None:
     assert with_json.reasons == verdict.reasons
 
 
+def test_metadata_without_type_beside_metadata_with_it() -> None:
+    """On 910B the last metadata section decides whether the types of all count; then a missing one is an error."""
+    typed, untyped = KernelSpec("t"), KernelSpec("u", ktype=False)
+    first = read(make_kernel_object([typed, untyped])).verdict()
+    assert (first.from_file, first.from_data, first.magic) == (False, True, "VECTOR")
+    last = read(make_kernel_object([untyped, typed])).verdict()
+    assert not last.loadable and "some have none" in last.reasons[0]
+
+
 def test_mixed_kernel_without_type_falls_apart_on_950() -> None:
     a5 = read(make_kernel_object("k", core="mix", arch="dav-3510", ktype=False))
     assert [kernel.name for kernel in a5.kernels] == ["k_mix_aic", "k_mix_aiv"]
