@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 import time
 from pathlib import Path
 from typing import Any, Optional
+
+from pyacl.cli.emulation import EmulationError, find_emulation, register_emulation
 
 BLOCKS = 8
 ELEMENTS = 8 * 2048
@@ -49,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
     if simulated:
         try:
             _register(args.emulate)
-        except (ImportError, AttributeError, ValueError, TypeError) as error:
-            print(f"pyacl demo: --emulate {args.emulate}: {error}", file=sys.stderr)
+        except EmulationError as error:
+            print(f"pyacl demo: {error}", file=sys.stderr)
             return 2
     elif args.emulate:
         print("pyacl demo: --emulate is for the simulator: add --backend sim", file=sys.stderr)
@@ -148,11 +149,7 @@ def _register(emulation: Optional[str]) -> None:
     from pyacl import sim
 
     if emulation:
-        module, colon, name = emulation.partition(":")
-        if not colon:
-            raise ValueError("give MODULE:FUNCTION")
-        sys.path.insert(0, os.getcwd())
-        sim.kernel(KERNEL)(getattr(importlib.import_module(module), name))
+        register_emulation(KERNEL, find_emulation(emulation), emulation)
         return
 
     def add(x: sim.In[np.float16], y: sim.In[np.float16], z: sim.Out[np.float16]) -> None:

@@ -65,9 +65,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if backend is not None else 1
 
 
-def examine(
-    folder: Optional[str], places: Places
-) -> tuple[Optional[LibraryBackend], list[Attempt], list[Check]]:
+def examine(folder: Optional[str], places: Places) -> tuple[Optional[LibraryBackend], list[Attempt], list[Check]]:
     """Look for CANN and check it: the library if there is one, every place looked at, and the checks."""
     # as the user has them: loading sets the ones that are missing
     environ = dict(places.environ)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import importlib
-import importlib.util
 import json
 import statistics
 import sys
@@ -19,9 +17,9 @@ from typing import Any, Optional
 
 import numpy as np
 
-from pyacl import sim
 from pyacl.arguments import Placeholder
 from pyacl.backends.sim.engine.kernels import EMULATIONS
+from pyacl.cli.emulation import EmulationError, find_emulation, register_emulation
 from pyacl.cli.job import ARGUMENT_KINDS, Argument, Array, Job, JobError, anchored, expected, read_job, save
 from pyacl.device import Device
 from pyacl.errors import AclError, AclInvalidDeviceError, AclTimeoutError, LibraryNotFoundError
@@ -32,6 +30,11 @@ from pyacl.sim import UnregisteredKernel
 
 EXIT_OK, EXIT_DIFFERENT, EXIT_USAGE, EXIT_FAILED, EXIT_TIMEOUT = range(5)
 
+#: what the user can mend
+_USAGE = (
+    *(JobError, EmulationError, KernelObjectError, KernelNotFoundError, LibraryNotFoundError, AclInvalidDeviceError),
+    FileNotFoundError,
+)
 #: events in use at a time while launches are timed
 _TIMED_AT_ONCE = 256
 
@@ -117,9 +120,7 @@ def run(args: argparse.Namespace) -> int:
     report: dict[str, Any] = {"ok": False}
     try:
         code = _run(_job(args), report)
-    except (JobError, KernelObjectError, KernelNotFoundError, LibraryNotFoundError, AclInvalidDeviceError) as error:
-        code = _failed(report, error, EXIT_USAGE)
-    except FileNotFoundError as error:
+    except _USAGE as error:
         code = _failed(report, error, EXIT_USAGE)
     except AclTimeoutError as error:
         code = _failed(report, error, EXIT_TIMEOUT)
@@ -185,43 +186,6 @@ def _job(args: argparse.Namespace) -> Job:
     return job
 
 
-def _emulation(text: str) -> Any:
-    """The function of ``module:function`` or ``file.py:function``."""
-    module_name, colon, name = text.rpartition(":")
-    if not colon or not name or not module_name:
-        raise JobError(f"--emulate {text}: write module:function or file.py:function")
-    try:
-        module = _import_file(Path(module_name)) if module_name.endswith(".py") else _import(module_name)
-    except ImportError as error:
-        raise JobError(f"--emulate {text}: {module_name} cannot be imported: {error}") from None
-    except FileNotFoundError:
-        raise JobError(f"--emulate {text}: there is no file {module_name}") from None
-    function = getattr(module, name, None)
-    if not callable(function):
-        have = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-        raise JobError(f"--emulate {text}: {module_name} has no function {name}; it has {', '.join(have) or 'none'}")
-    return function
-
-
-def _import(name: str) -> Any:
-    sys.path.insert(0, "")  # modules beside where one stands, as `python -m` finds them
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove("")
-
-
-def _import_file(path: Path) -> Any:
-    if not path.is_file():
-        raise FileNotFoundError(path)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def _config(attributes: tuple[str, ...]) -> Optional[LaunchConfig]:
     values: dict[str, Any] = {}
     for text in attributes:
@@ -283,7 +247,7 @@ def _run(job: Job, report: dict[str, Any]) -> int:
             raise JobError(f"--backend {job.backend}: {error}") from None
     simulated = current_session().api.backend.name.startswith("sim")
     # on hardware the kernel itself does the work, so that one command line serves both
-    function = _emulation(job.emulate) if simulated and job.emulate is not None else None
+    function = find_emulation(job.emulate) if simulated and job.emulate is not None else None
     with Device(job.device or 0) as device:
         kernel = _kernel(device, job)
         if function is not None:
@@ -369,10 +333,8 @@ def _kernel(device: Device, job: Job) -> Kernel:
 
 def _emulate(kernel: Kernel, function: Any, job: Job, hosts: list[Optional[Array]]) -> None:
     """Let a function stand for the kernel; it says what the kernel takes, so that the arguments can be compared."""
-    try:
-        sim.kernel(kernel.name)(function)
-    except TypeError as error:
-        raise JobError(f"--emulate {job.emulate}: {error}") from None
+    assert job.emulate is not None
+    register_emulation(kernel.name, function, job.emulate)
     takes = EMULATIONS[kernel.name].arguments
     if len(takes) != len(job.arguments):
         names = ", ".join(parameter.name for parameter in takes)
