@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Optional, Union
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Callable, Optional, Union
 
 from pyacl import raw
 from pyacl._handle import Handle
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from pyacl.backends.base import Backend
     from pyacl.raw.api import Api
 
-__all__ = ["Session", "current_session", "use_backend"]
+__all__ = ["Session", "current_session", "isolated", "use_backend"]
 
 #: the environment variable that names the backend of a program that does not call `use_backend`
 BACKEND_VARIABLE = "PYACL_BACKEND"
@@ -24,6 +26,8 @@ _REPEATED_FINALIZE = 100037
 
 _lock = threading.RLock()
 _current: Optional[Session] = None
+#: is told of every new session, inside of `isolated`
+_watch: Optional[Callable[[Session], None]] = None
 
 
 class Session:
@@ -48,6 +52,8 @@ class Session:
         self.owns_init = False
         self._closes_backend = isinstance(backend, str)
         self._root: Optional[Handle] = None
+        if _watch is not None:
+            _watch(self)
 
     def __repr__(self) -> str:
         return f"<session on {self.api.backend.name}>"
@@ -167,6 +173,34 @@ def use_backend(backend: Union[str, Backend], *, config: Optional[str] = None) -
                 )
             old.close()
         _current = new
+
+
+@contextmanager
+def isolated(backend: Union[str, Backend], *, watch: Optional[Callable[[Session], None]] = None) -> Iterator[Session]:
+    """A session of its own for a block, such as a test.
+
+    At the end of the block what is open on it is closed, and the former session goes on with all that is open on that.
+
+    Parameters
+    ----------
+    backend : str or Backend
+        As for `use_backend`.
+    watch
+        Is called with this session, and with every other one that the block itself chooses with `use_backend`.
+    """
+    global _current, _watch
+    with _lock:
+        before = _current, _watch
+        _current, _watch = None, watch
+    try:
+        _current = session = Session(backend)
+        yield session
+    finally:
+        with _lock:
+            last = _current
+            _current, _watch = before
+        if last is not None:
+            last.close()
 
 
 def _named_by_environment() -> str:

@@ -41,11 +41,23 @@ def report(backend: Backend | None = None) -> Report:
     TypeError
         If the program's backend is not a simulator.
     """
-    if backend is None:
-        from .session import current_session
+    return (in_use() if backend is None else backend).report()
 
-        found = current_session().api.backend
-        if not isinstance(found, Backend):
-            raise TypeError(f"the backend in use is {found.name}, not a simulator: pass the sim.Backend to report on")
-        backend = found
-    return backend.report()
+
+def in_use() -> Backend:
+    """The simulated machine that the program uses (`pyacl.use_backend`).
+
+    Raises
+    ------
+    TypeError
+        If the program's backend is not a simulator.
+    """
+    from .session import current_session
+
+    found = current_session().api.backend
+    if not isinstance(found, Backend):
+        raise TypeError(
+            f"the backend in use is {found.name}, not a simulator: choose one with pyacl.use_backend, or pass a "
+            f"sim.Backend"
+        )
+    return found

@@ -182,7 +182,7 @@ class Faults:
         """
         backend = self._find()
         row = _checked_function(function, backend)
-        number = fitting_code(function) if code is None else _checked_code(code)
+        number = fitting_code(function) if code is None else checked_code(code)
         turns = _turns(nth, times, probability, seed)
         if device is not None:
             device = _checked_device(device, backend)
@@ -191,7 +191,7 @@ class Faults:
         def end(fault: Fault) -> None:
             _remove(state, fault)
 
-        fault = _FailingCall(row.name, _failure_of(number), turns, device, end)
+        fault = _FailingCall(row.name, failure_of(number), turns, device, end)
 
         def forget() -> None:
             state.calls[row.name].remove(fault)
@@ -308,7 +308,7 @@ class Faults:
         backend = self._find()
         if kernel is not None and (not isinstance(kernel, str) or not kernel):
             raise TypeError(f"kernel: the name of a kernel, or None for any, not {kernel!r}")
-        number = None if code is None else _checked_code(code)
+        number = None if code is None else checked_code(code)
         turns = _turns(nth, times, probability, seed)
         injected = _injected(backend)
         trouble = KernelTrouble(backend.machine, kernel, hangs, number, turns, places.caller())
@@ -376,7 +376,7 @@ class Faults:
         backend = self._find()
         machine = backend.machine
         number = _checked_device(device, backend)
-        loss = Loss(machine.devices[number], _checked_code(code), _whole("after", after, 0))
+        loss = Loss(machine.devices[number], checked_code(code), _whole("after", after, 0))
         injected = _injected(backend)
 
         def forget() -> None:
@@ -471,7 +471,7 @@ def _delayed(machine: Any, call: Call, milliseconds: float) -> Call:
     return slow
 
 
-def _failure_of(code: int) -> Callable[[str], CallFailure]:
+def failure_of(code: int) -> Callable[[str], CallFailure]:
     def make(text: str) -> CallFailure:
         if code < 107000 or code // 1000 in (145, 148):
             return AclLayerError(code, "EH9999", text)
@@ -501,7 +501,7 @@ def _checked_function(name: str, backend: Backend) -> Function:
     return row
 
 
-def _checked_code(code: Code) -> int:
+def checked_code(code: Code) -> int:
     names = {name: int(value) for name, value in vars(constants).items() if name.startswith("ACL_ERROR_") and value}
     if isinstance(code, str):
         if code in names:
