@@ -618,6 +618,7 @@ class Registered:
         self.pinned: dict[int, int] = {}
         self.mapped: dict[int, int] = {}
         self.pointers: dict[int, int] = {}  # start -> address for the device
+        self.places: dict[int, places.Place] = {}  # start -> where it was registered
 
     def contains(self, address: int) -> bool:
         if not self.pinned and not self.mapped:
@@ -630,7 +631,9 @@ class Registered:
 
     def pin(self, start: int, size: int) -> None:
         self.pinned.setdefault(start, start + size - 1)
+        self.places[start] = places.caller()
 
     def map(self, start: int, size: int, pointer: int) -> None:
         self.mapped.setdefault(start, start + size - 1)
+        self.places[start] = places.caller()
         self.pointers.setdefault(start, pointer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
+from . import places
 from .failures import RuntimeLayerError
 from .handles import HandleTable
 from .memory import DEVICE, GIANT_PAGE, HOST, HUGE_PAGE, MAPPING, PAGE, Block, BlockTable, Memory, Store
@@ -73,7 +74,9 @@ class VirtualMemory:
         size = -(-size // HUGE_PAGE) * HUGE_PAGE
         base = self.memory.elsewhere.take(size, HUGE_PAGE)
         # the window does not know of reservations: keep a whole page between this one and what comes next
-        self.reserved.add(Block(base, size, size, DEVICE, 0, HUGE_PAGE, 0, "aclrtReserveMemAddress"))
+        block = Block(base, size, size, DEVICE, 0, HUGE_PAGE, 0, "aclrtReserveMemAddress")
+        block.place = places.caller()
+        self.reserved.add(block)
         return base
 
     def release(self, address: int) -> None:
