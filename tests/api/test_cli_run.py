@@ -201,7 +201,7 @@ def test_arguments_keep_the_order_in_which_they_are_written(run, folder):
         "zeros:f32[16]", "--emulate", "kernels.py:scaled",
     )  # fmt: skip
     assert code == 2
-    assert "--scalar u32:8: scaled takes float32 for x, not uint32" in err
+    assert "--scalar u32:8: scaled takes a pointer to memory, such as --in or --out give, for x, not a number" in err
 
 
 def test_launch_attributes_signature_and_seed(run):
@@ -325,6 +325,49 @@ def test_wrong_dtypes_are_named(run):
     assert "x.npy holds float64, not float16; convert it with numpy.load(...).astype('float16')" in err
     code, _, err = run(*(w.replace("float16[", "floot16[") for w in EMULATED))
     assert code == 2 and "'floot16' is no dtype; did you mean float16" in err
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arguments", "message"),
+    [
+        (
+            "scaled",
+            ["--in", "zeros:float32[4]", "--inout", "zeros:float32[4]", "--in", "zeros:uint32[4]", "--scalar", "f32:2"],
+            "--in zeros:uint32[4]: scaled takes a number for n: --scalar uint32:5",
+        ),
+        (
+            "scaled",
+            ["--in", "zeros:float32[4]", "--scalar", "f32:1", "--scalar", "u32:4", "--scalar", "f32:2"],
+            "--scalar f32:1: scaled takes a pointer to memory, such as --in or --out give, for y, not a number",
+        ),
+        (
+            "tiled",
+            ["--in", "zeros:f32[4]", "--workspace", "64", "--out", "f32[4]", "--scalar", "u64:4"],
+            "--scalar u64:4: tiled takes a struct, which --tiling gives, for shares, not a number",
+        ),
+        (
+            "tiled",
+            ["--in", "zeros:f32[4]", "--workspace", "64", "--out", "f32[4]", "--in", "zeros:u8[16]"],
+            "takes a struct by value for shares: --tiling zeros:u8[16]",
+        ),
+    ],
+)
+def test_wrong_kinds_are_named(run, folder, kernel, arguments, message):
+    (folder / "k.o").write_bytes(make_kernel_object(kernel, args=4, roles=[]))
+    code, _, err = run("k.o", "--kernel", kernel, "--blocks", "1", *arguments, "--emulate", f"kernels.py:{kernel}")
+    assert code == 2 and message in err
+
+
+def test_a_placeholder_of_numbers_may_stand_for_a_struct(run, folder):
+    (folder / "k.o").write_bytes(make_kernel_object("tiled_by_pointer", args=3, roles=[]))
+    words = ("k.o", "--blocks", "1", "--in", "zeros:f32[4]", "--out", "f32[4]", "--placeholder", "u32:2,0")
+    code, _, err = run(*words, "--emulate", "kernels.py:tiled_by_pointer")
+    assert (code, err) == (0, "")
+
+
+def test_folders_that_are_missing_are_named_before_the_launch(run):
+    code, _, err = run(*[word if word != OUT else "nowhere/z.npy:float16[64]" for word in EMULATED])
+    assert code == 2 and "--out nowhere/z.npy:float16[64]: there is no folder nowhere for the result" in err
 
 
 def test_wrong_counts_are_named_without_an_emulation(run):

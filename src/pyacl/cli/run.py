@@ -292,6 +292,8 @@ def _run(job: Job, report: dict[str, Any]) -> int:
 
 
 def _host_values(argument: Argument, seed: int) -> Optional[Array]:
+    if argument.file is not None and not argument.file.parent.is_dir():
+        raise JobError(f"{argument.option}: there is no folder {argument.file.parent} for the result")
     if argument.source is not None:
         return argument.source.array(seed)
     if argument.target is not None:
@@ -342,13 +344,41 @@ def _emulate(kernel: Kernel, function: Any, job: Job, hosts: list[Optional[Array
             f"{kernel.name} takes {len(takes)} arguments ({names}), not {len(job.arguments)}{_numbered(job.arguments)}"
         )
     for parameter, argument, host in zip(takes, job.arguments, hosts):
-        given = argument.value if argument.kind == "scalar" else host
-        if given is None or argument.kind == "tiling" or given.dtype == parameter.dtype:
-            continue
+        _compare_with_parameter(kernel.name, parameter, argument, host, job.emulate)
+
+
+def _compare_with_parameter(kernel: str, parameter: Any, argument: Argument, host: Optional[Array], said: str) -> None:
+    """One argument is of the kind and the dtype that the emulation takes."""
+    is_number = argument.kind == "scalar"
+    takes_number, takes_struct = parameter.kind == "Scalar", parameter.kind == "Struct"
+    if is_number and not takes_number:
+        what = "a struct, which --tiling gives" if takes_struct else "a pointer to memory, such as --in or --out give"
         raise JobError(
-            f"{argument.option}: {kernel.name} takes {parameter.dtype} for {parameter.name}, not {given.dtype} (by "
-            f"--emulate {job.emulate}; on hardware the kernel would read the bytes as {parameter.dtype})"
+            f"{argument.option}: {kernel} takes {what}, for {parameter.name}, not a number (by --emulate {said})"
         )
+    if takes_number and not is_number:
+        raise JobError(
+            f"{argument.option}: {kernel} takes a number for {parameter.name}: --scalar {parameter.dtype.name}:5 (by "
+            f"--emulate {said})"
+        )
+    if takes_struct and argument.kind != "tiling":
+        raise JobError(
+            f"{argument.option}: {kernel} takes a struct by value for {parameter.name}: --tiling {argument.text} (by "
+            f"--emulate {said})"
+        )
+    given = argument.value if is_number else host
+    # bytes that stand for a struct are what they are
+    if (
+        given is None
+        or argument.kind == "tiling"
+        or parameter.dtype.names is not None
+        or given.dtype == parameter.dtype
+    ):
+        return
+    raise JobError(
+        f"{argument.option}: {kernel} takes {parameter.dtype} for {parameter.name}, not {given.dtype} (by --emulate "
+        f"{said}; on hardware the kernel would read the bytes as {parameter.dtype})"
+    )
 
 
 def _blamed(function: Any, error: Exception) -> str:
