@@ -422,6 +422,7 @@ class Memory:
                     self.on_freeing(block, "aclrtHostUnregister")
                 self.drop(block)
             del self.registered.pointers[address], self.registered.mapped[address]
+        self.registered.places.pop(address, None)
         return (self.registered.pinned.pop(address, None) is not None) or known
 
     # -- what an address is ------------------------------------------------------------------------------------
