@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Callable, Optional, Union
 
 from pyacl import raw
-from pyacl._handle import Handle
+from pyacl._handle import Handle, close_after
 from pyacl.errors import ForkedError
 
 if TYPE_CHECKING:
@@ -192,15 +192,20 @@ def isolated(backend: Union[str, Backend], *, watch: Optional[Callable[[Session]
     with _lock:
         before = _current, _watch
         _current, _watch = None, watch
+    raised: Optional[BaseException] = None
     try:
         _current = session = Session(backend)
         yield session
+    except BaseException as error:
+        raised = error
+        raise
     finally:
         with _lock:
             last = _current
             _current, _watch = before
         if last is not None:
-            last.close()
+            close_after(last, raised)
+        del raised  # its traceback refers to this frame
 
 
 def _named_by_environment() -> str:
