@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,45 @@ def test_command_lines_for_the_kernels(source, language):
 def test_the_official_samples_come_to_the_same_verdict(name):
     assert VERDICTS[name] in expected(name).splitlines()
     assert VERDICTS[name] in (SAMPLES / name / "README.md").read_text("utf-8")
+
+
+SIMT_IN_CPP = """
+#include <cstdio>
+#include <iostream>
+#include <vector>
+int main(int, char **argv) {
+    std::vector<float> x(12288), y(12288), golden(12288);
+    for (unsigned i = 0; i < x.size(); i++) { x[i] = i * 1.1f; y[i] = i + 3.4f; golden[i] = x[i] + y[i]; }
+    std::cout << "Golden: ";
+    for (unsigned i = 0; i < 20; i++) std::cout << golden[i] << " ";
+    std::cout << "..." << std::endl;
+    std::FILE *file = std::fopen(argv[1], "wb");
+    std::fwrite(golden.data(), 4, golden.size(), file);
+    return std::fclose(file);
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++: the numbers of the C++ program come from it")
+def test_the_simt_numbers_are_those_of_the_cpp_program(tmp_path):
+    """The arithmetic and the printing of the official sample in C++, number by number."""
+    (tmp_path / "golden.cpp").write_text(SIMT_IN_CPP)
+    subprocess.run(["g++", "-O1", "-o", tmp_path / "golden", tmp_path / "golden.cpp"], check=True)
+    printed = subprocess.run(
+        [tmp_path / "golden", tmp_path / "z.bin"], check=True, capture_output=True, text=True
+    ).stdout
+    lines = expected("simt_add").splitlines()
+    assert lines[:2] == [printed.strip().replace("Golden", "Output"), printed.strip()]
+    program = runpy_with("z.bin", "simt_add")
+    assert run(["-c", program], tmp_path, PYACL_BACKEND="sim").splitlines()[-1] == "equal to C++: 12288 of 12288"
+
+
+def runpy_with(file, name):
+    return (
+        f"import runpy, numpy; space = runpy.run_path({str(SAMPLES / name / 'main.py')!r}, run_name='__main__'); "
+        f"golden = numpy.fromfile({file!r}, numpy.float32); "
+        f"print('equal to C++:', numpy.count_nonzero(space['output'] == golden), 'of', golden.size)"
+    )
 
 
 def test_a_missing_wait_shows(tmp_path):

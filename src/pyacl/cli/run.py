@@ -264,6 +264,9 @@ def _run(job: Job, report: dict[str, Any]) -> int:
         )
         try:
             bound = kernel.bind(job.blocks, stream, config)
+        except ValueError as error:
+            raise JobError(str(error)) from None
+        try:
             bound(*(value.given for value in values))
         except AclError:
             raise
