@@ -514,6 +514,17 @@ def ordered_by_an_event_that_is_past(m: Machine) -> None:
     m.launch(m.total, m.t, m.z, m.z)
 
 
+def waited_for_through_another_stream(m: Machine) -> None:
+    """Who waits for a stream waits for what it waits for, be that past or not."""
+    event = m.event()
+    m.launch(m.double, m.s, m.x, m.z, N)
+    m.api.aclrtRecordEvent(event, m.s)
+    m.api.aclrtStreamWaitEvent(m.t, event)
+    m.api.aclrtSynchronizeStream(m.t)
+    m.api.aclrtMemcpy(m.at, BYTES, m.z, BYTES, D2H)
+    m.api.aclrtFree(m.z)
+
+
 def one_event_again_and_again(m: Machine) -> None:
     event, back = m.event(), m.event()
     for round_ in range(4):
@@ -676,6 +687,7 @@ CLEAN = [
     waited_for_by_another_thread,
     ordered_by_a_word,
     ordered_by_an_event_that_is_past,
+    waited_for_through_another_stream,
     one_event_again_and_again,
     pinned_memory_in_turns,
     pinned_memory_there_and_back,

@@ -645,9 +645,10 @@ class Hazards:
             return
         if number is None or number > track.count:
             number = track.count
-        if self.view.get(track, 0) < number:
+        if self.view.get(track, 0) < number or track.due is not None:
             clock = dict(track.clock)
             clock[track] = number
+            join(clock, track.due or {})
             self.host_knows(clock)
         else:
             self._forget()
