@@ -226,19 +226,19 @@ class Faults:
         state = _state(backend)
         if row.name in state.slow:
             raise ValueError(f"function: {function} is slow already; remove that fault first")
-        machine = backend.machine
+        machine, injected = backend.machine, _injected(backend)
 
         def forget() -> None:
             del state.slow[row.name]
             with machine.lock:
-                machine.faults.delays.pop(row.name, None)
+                del injected.delays[row.name]
             _changed(backend, state)
 
         fault = self._add(backend, f"{row.name} takes {milliseconds:g} ms more", [], forget)
         with state.lock:
             state.slow[row.name] = milliseconds
             with machine.lock:
-                machine.faults.delays[row.name] = (int(milliseconds * 1e6), fault._place)
+                injected.delays[row.name] = (int(milliseconds * 1e6), fault._place)
             _changed(backend, state)
         return fault
 
