@@ -238,7 +238,7 @@ class AclInvalidDeviceError(AclInvalidArgumentError):
             said = "ASCEND_RT_VISIBLE_DEVICES is not set."
         else:
             said = f"ASCEND_RT_VISIBLE_DEVICES is {visible!r}: ids count from 0 within that list."
-        return f"{super().next_step} {said}".strip()
+        return f"{super().next_step or 'Take a number that exists; pyacl info lists them.'} {said}"
 
 
 class AclContextError(AclError):

@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 
+import cann_trees
 import pytest
+import stub
 
 from pyacl import errors, raw
+from pyacl.testing import make_kernel_object
 
 EMULATIONS = """
 import numpy as np
@@ -61,7 +64,7 @@ def test_a_machine_without_an_npu_is_told_in_one_line(demo):
         pytest.skip("CANN is installed here: what happens without it cannot be seen")
     code, lines, said = demo()
     assert (code, said) == (0, "")
-    assert lines[0].startswith("No NPU: no CANN was found") and lines[0].endswith("This runs on the simulator.")
+    assert lines[0] == "No NPU: no CANN was found (pyacl doctor says more). This runs on the simulator."
     assert lines[1].startswith("device  0: Ascend910B1")
 
 
@@ -105,4 +108,21 @@ def test_failures_are_exit_code_1(demo, tmp_path):
     code, _, complaint = demo("--backend", "sim", "--device", "3")
     assert code == 1 and "pyacl demo: " in complaint and "3" in complaint
     code, _, complaint = demo("--backend", "sim", "--kernel", "nothing.o")
-    assert code == 1 and "nothing.o" in complaint
+    assert code == 1 and complaint.startswith("pyacl demo: ") and "nothing.o" in complaint
+    (tmp_path / "script.o").write_text("#!/bin/sh")
+    (tmp_path / "other.o").write_bytes(make_kernel_object("other"))
+    for name, said in (("script.o", "neither an ELF file"), ("other.o", "no kernel 'add_custom'")):
+        code, _, complaint = demo("--backend", "sim", "--kernel", str(tmp_path / name))
+        assert code == 1 and complaint.startswith("pyacl demo: ") and said in complaint
+
+
+def test_an_npu_without_a_compiler(demo, tmp_path):
+    """One message with what was looked for, and what can be done without."""
+    stub.require_gcc()
+    cann_trees.cann(tmp_path)
+    cann_trees.install_driver(tmp_path)
+    code, lines, complaint = demo("--backend", f"library:{tmp_path}/cann", PYACL_STUB_WORKING="1")
+    assert code == 1
+    assert [line.split()[0] for line in lines] == ["device"]
+    assert complaint.startswith("pyacl demo: bisheng, the compiler for kernels, was not found.")
+    assert complaint.endswith("Or give an object that has add_custom, --kernel FILE.o, or take --backend sim.\n")

@@ -62,7 +62,10 @@ def run(args: argparse.Namespace) -> int:
 def _demo(args: argparse.Namespace, simulated: bool) -> int:
     import numpy as np
 
+    from pyacl.compiler import CompileError, CompilerNotFoundError
     from pyacl.device import Device
+    from pyacl.kernel import KernelNotFoundError
+    from pyacl.objfile import KernelObjectError
 
     began = time.perf_counter()
     x = np.arange(ELEMENTS, dtype=np.float32).astype(np.float16) / np.float16(64)
@@ -70,8 +73,14 @@ def _demo(args: argparse.Namespace, simulated: bool) -> int:
     with Device(args.device) as device, device.create_stream() as stream:
         info, free = device.info, device.memory_info.free
         _step("device", f"{info.id}: {info.name}, CANN {info.cann or 'unknown'}, {free / 2**30:.1f} GiB free")
-        source, origin = _object(args.kernel, info.name, simulated)
-        add = device.load(source)[KERNEL]
+        try:
+            source, origin = _object(args.kernel, info.name, simulated)
+            add = device.load(source)[KERNEL]
+        except (CompileError, KernelNotFoundError, KernelObjectError, OSError) as error:
+            print(f"pyacl demo: {error}", file=sys.stderr)
+            if isinstance(error, CompilerNotFoundError):
+                print(f"Or give an object that has {KERNEL}, --kernel FILE.o, or take --backend sim.", file=sys.stderr)
+            return 1
         _step("load", f"{KERNEL}, {origin}")
         x_device, y_device = device.to_device(x, stream), device.to_device(y, stream)
         z_device = device.empty_like(x_device)
@@ -105,7 +114,7 @@ def _step(name: str, text: str) -> None:
 def _choose(wanted: Optional[str]) -> tuple[str, str]:
     """Select the backend; returns its name, and the line to print where it is not what was asked for."""
     from pyacl.device import device_count
-    from pyacl.errors import AclError
+    from pyacl.errors import AclError, LibraryNotFoundError
     from pyacl.session import BACKEND_VARIABLE, current_session, use_backend
 
     chosen = wanted or os.environ.get(BACKEND_VARIABLE)
@@ -118,7 +127,8 @@ def _choose(wanted: Optional[str]) -> tuple[str, str]:
             if not device_count():
                 remark = "CANN is installed, but it sees no device"
         except AclError as error:
-            remark = f"no CANN was found (pyacl doctor says where it was looked for): {type(error).__name__}"
+            found = "no CANN was found" if isinstance(error, LibraryNotFoundError) else f"CANN fails with {error.code}"
+            remark = f"{found} (pyacl doctor says more)"
         if remark:
             use_backend("sim")
             remark = f"No NPU: {remark}. This runs on the simulator."

@@ -95,7 +95,7 @@ def _of_library(backend: LibraryBackend, environ: dict[str, str]) -> Iterator[Ch
     else:
         yield Check("driver", NOTE, "this CANN library does not need libascend_hal.so")
     expected, missing = _coverage(backend)
-    said = f"{expected - len(missing)} of the {expected} that CANN {backend.version} has"
+    said = f"{expected - len(missing)} of the {expected} in the main library of CANN {backend.version}"
     if missing:
         names = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         hint = "Driver, toolkit and libraries of one release belong together; these functions cannot be called here"
