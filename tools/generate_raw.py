@@ -37,6 +37,11 @@ RT = load("runtime_api.json")
 for _table in (ACL, RT):  # a structure that older headers only named is a handle no longer
     _table["handles"] = {n: e for n, e in _table["handles"].items() if n not in _table["structs"]}
 TABLES = {"acl": ACL, "runtime": RT}
+# pointers about which the page is wrong and the header's comment right
+for _function, _param in (("aclrtCntNotifyCreate", "cntNotify"), ("aclrtCmoSetDesc", "src")):
+    for _entry in ACL["functions"][_function]["params"]:
+        if _entry["name"] == _param:
+            _entry["direction"] = _entry["header_direction"]
 
 
 # ------------------------------------------------------------------------------------------------ C types
@@ -79,7 +84,9 @@ def library_of(name: str, entry: dict, table: dict) -> str:
 
 
 def direction(param: dict) -> str | None:
-    """in, out or inout: the page's word, else the header's."""
+    """in, out or inout: the page's word, else the header's; a number can only go in, whatever they say."""
+    if param["abi"] not in ("ptr", "fnptr"):
+        return "in"
     return param.get("direction") or param.get("header_direction")
 
 
@@ -518,13 +525,14 @@ def package_stub() -> str:
         "from pyacl.backends.base import Backend",
         "from pyacl.raw import constants as constants, runtime_constants as runtime_constants",
         "from pyacl.raw.api import Api as Api",
+        "from pyacl.raw.runtime_constants import *",
+        "from pyacl.raw.runtime_types import *",
         "from pyacl.raw.constants import *",
         "from pyacl.raw.functions import FUNCTIONS as FUNCTIONS",
         "from pyacl.raw.table import REFERENCE_VERSION as REFERENCE_VERSION, VERSIONS as VERSIONS",
         "from pyacl.raw.table import Function as Function, Param as Param",
         "from pyacl.raw.types import *\n",
         "def load(backend: str | Backend = ...) -> Api: ...",
-        "def __getattr__(name: str) -> Any: ...",
     ]
     return "\n".join(out + stub_functions("", "")) + "\n"
 

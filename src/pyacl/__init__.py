@@ -4,7 +4,7 @@ Importing it opens no library and needs no Ascend software; everything below is 
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyacl._version import __version__
 
@@ -85,15 +85,17 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = ["__version__", *_HOME_OF, *_MODULES]  # noqa: PLE0604
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        found = getattr(importlib.import_module(f"pyacl.{_HOME_OF[name]}"), name)
-    elif name in _MODULES:
-        found = importlib.import_module(f"pyacl.{name}")
-    else:
-        raise AttributeError(f"module 'pyacl' has no attribute {name!r}")
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # a type checker has the imports above, and knows that there are no other names
+
+    def __getattr__(name):
+        if name in _HOME_OF:
+            found = getattr(importlib.import_module(f"pyacl.{_HOME_OF[name]}"), name)
+        elif name in _MODULES:
+            found = importlib.import_module(f"pyacl.{name}")
+        else:
+            raise AttributeError(f"module 'pyacl' has no attribute {name!r}")
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> "list[str]":

@@ -92,6 +92,62 @@ def test_prototypes_have_the_widths_of_the_data(kind):
             assert ctypes.sizeof(made._restype_) == WIDTHS.get(result, 8), name
 
 
+@pytest.mark.parametrize("kind", TABLES)
+def test_rows_say_what_the_data_say(kind):
+    for name, entry in TABLES[kind]["functions"].items():
+        row = FUNCTIONS[name]
+        if name == "rtBinaryGetMetaInfo":  # the row is the newest declaration, the data's is that of 9.0.0
+            row = row.form("9.0.0")
+        assert row.returns == entry["returns"], name
+        assert [(p.name, p.type) for p in row.params] == [(p["name"], p["type"]) for p in entry["params"]], name
+        assert row.variadic == bool(entry.get("variadic")) and row.sync == entry.get("sync"), name
+        assert row.deprecated == bool(entry.get("deprecated")), name
+
+
+def test_directions():
+    assert {p.direction for row in FUNCTIONS.values() for p in row.params} == {"in", "out", "inout", None}
+    for name, entry in {**TABLES["acl"]["functions"], **TABLES["runtime"]["functions"]}.items():
+        for param, told in zip(FUNCTIONS[name].form("9.0.0").params, entry["params"]):
+            if told["abi"] not in ("ptr", "fnptr"):
+                assert param.direction == "in", (name, param)  # four pages say that a number comes out
+            elif (name, param.name) not in (("aclrtCntNotifyCreate", "cntNotify"), ("aclrtCmoSetDesc", "src")):
+                assert param.direction == (told.get("direction") or told.get("header_direction")), (name, param)
+    assert FUNCTIONS["aclrtCntNotifyCreate"].params[0].direction == "out"
+    assert [p.direction for p in FUNCTIONS["aclrtCmoSetDesc"].params] == ["in", "in", "in"]
+    assert FUNCTIONS["aclprofRangeStop"].params[0].direction == "in"
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_pointers_point_to_what_the_data_say(kind):
+    """Behind ``T *`` stands the very structure or handle, or a number of T's width and sign."""
+    abis = {n: e["abi"] for t in TABLES.values() for n, e in {**t["enums"], **t["typedefs"]}.items()}
+    abis.update({f"{s}int{b}_t": f"{s[:1] or 'i'}{b}" for s in ("", "u") for b in (8, 16, 32, 64)})
+    abis.update({"int": "i32", "unsigned int": "u32", "size_t": "u64", "uintptr_t": "u64", "bool": "bool"})
+    abis.update({"float": "f32", "double": "f64"})
+    seen = 0
+    for name in TABLES[kind]["functions"]:
+        row = FUNCTIONS[name].form("9.0.0")
+        for param, typed in zip(row.params, prototypes.prototype(row)._argtypes_):
+            words = param.type.replace("[]", "*").replace("*", " * ").split()
+            base = " ".join(w for w in words if w not in ("const", "*", "struct", "enum"))
+            if "(" in param.type or base in ("void", "char", "char_t") or "*" not in words:
+                continue
+            target = typed
+            while issubclass(target, ctypes._Pointer):
+                target = target._type_
+            if abis.get(base, "ptr") in ("ptr", "struct", "union"):
+                assert target.__name__ == base or base in abis, (name, param)
+                continue
+            assert (ctypes.sizeof(target), sign(target)) == (WIDTHS.get(abis[base], 8), abis[base][0]), (name, param)
+            seen += 1
+    assert seen > 100
+
+
+def sign(kind):
+    """i, u, f or b: what kind of number a ctypes type is."""
+    return {"f": "f", "d": "f", "?": "b", "c": "c"}.get(kind._type_, "u" if kind._type_.isupper() else "i")
+
+
 def test_statuses_are_told_from_values():
     assert sum(FUNCTIONS[n].returns == "aclError" for n in TABLES["acl"]["functions"]) == 460
     assert sum(not FUNCTIONS[n].returns_status for n in TABLES["acl"]["functions"]) == 56
@@ -162,6 +218,12 @@ def compare_layout(cls, entry, path):
             compare_layout(kind, inner, f"{path}.{field['name']}")
             continue
         found = getattr(cls, field["name"])
+        abi = field.get("abi", "ptr")
+        if abi in ("bool", "f32", "f64") or re.fullmatch(r"[iu]\d+", abi):
+            number = kinds[field["name"]]
+            while hasattr(number, "_length_"):
+                number = number._type_
+            assert sign(number) == abi[0], (path, field)
         if "bit_width" in field:
             start = found.offset * 8 + (found.size & 0xFFFF)
             assert (start, found.size >> 16) == (field["bit_offset"], field["bit_width"]), (path, field)

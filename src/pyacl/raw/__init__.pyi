@@ -15,6 +15,8 @@ _Callback = Any
 from pyacl.backends.base import Backend
 from pyacl.raw import constants as constants, runtime_constants as runtime_constants
 from pyacl.raw.api import Api as Api
+from pyacl.raw.runtime_constants import *
+from pyacl.raw.runtime_types import *
 from pyacl.raw.constants import *
 from pyacl.raw.functions import FUNCTIONS as FUNCTIONS
 from pyacl.raw.table import REFERENCE_VERSION as REFERENCE_VERSION, VERSIONS as VERSIONS
@@ -22,7 +24,6 @@ from pyacl.raw.table import Function as Function, Param as Param
 from pyacl.raw.types import *
 
 def load(backend: str | Backend = ...) -> Api: ...
-def __getattr__(name: str) -> Any: ...
 def aclAppLog(logLevel: int, func: bytes | None, file: bytes | None, line: int, fmt: bytes | None, *args: object) -> None: ...
 def aclCreateDataBuffer(data: _Address, size: int) -> types.aclDataBuffer: ...
 def aclDataTypeSize(dataType: int) -> int: ...

@@ -29,8 +29,10 @@ class Unchecked(Functions):
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    def __getattr__(self, name: str) -> Any:
-        return self._api._bind(name, self, self._api._bare)
+    if not TYPE_CHECKING:  # a type checker knows the functions, and that there are no others
+
+        def __getattr__(self, name):
+            return self._api._bind(name, self, self._api._bare)
 
 
 class Api(Functions):
@@ -79,8 +81,10 @@ class Api(Functions):
             raise AttributeError(_unknown(name))
         return found.form(self.version) if found.forms else found
 
-    def __getattr__(self, name: str) -> Any:
-        return self._bind(name, self, self._checked)
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            return self._bind(name, self, self._checked)
 
     # -- binding: once for each function, under a lock, then an ordinary attribute --------------------------------
 

@@ -380,7 +380,7 @@ aclprofPush | aclError | in void * stamp | msprofiler | acl_prof.h | profiling |
 aclprofRangePop | aclError | void | msprofiler | acl_prof.h | profiling | 9.0.0
 aclprofRangePushEx | aclError | in aclprofEventAttributes * attr | msprofiler | acl_prof.h | profiling | 9.0.0
 aclprofRangeStart | aclError | in void * stamp; out uint32_t * rangeId | msprofiler | acl_prof.h | profiling | 7.0.0
-aclprofRangeStop | aclError | out uint32_t rangeId | msprofiler | acl_prof.h | profiling | 7.0.0
+aclprofRangeStop | aclError | in uint32_t rangeId | msprofiler | acl_prof.h | profiling | 7.0.0
 aclprofSetConfig | aclError | in aclprofConfigType configType; in const char * config; in size_t configLength | msprofiler | acl_prof.h | profiling | 7.0.0
 aclprofSetStampTraceMessage | aclError | in void * stamp; in const char * msg; in uint32_t msgLen | msprofiler | acl_prof.h | profiling | 7.0.0
 aclprofStart | aclError | in const aclprofConfig * profilerConfig | msprofiler | acl_prof.h | profiling | 7.0.0
@@ -416,9 +416,9 @@ aclrtCmoAsync | aclError | in void * src; in size_t size; in aclrtCmoType cmoTyp
 aclrtCmoAsyncWithBarrier | aclError | in void * src; in size_t size; in aclrtCmoType cmoType; in uint32_t barrierId; in aclrtStream stream | acl_rt | acl_rt.h | memory | 8.5.0 | sync=async
 aclrtCmoAsyncWithDesc | aclError | in void * cmoDesc; in aclrtCmoType cmoType; in aclrtStream stream; in const void * reserve | acl_rt | acl_rt.h | memory | 8.5.0 | sync=async
 aclrtCmoGetDescSize | aclError | out size_t * size | acl_rt | acl_rt.h | memory | 8.5.0
-aclrtCmoSetDesc | aclError | in void * cmoDesc; out void * src; out size_t size | acl_rt | acl_rt.h | memory | 8.5.0
+aclrtCmoSetDesc | aclError | in void * cmoDesc; in void * src; in size_t size | acl_rt | acl_rt.h | memory | 8.5.0
 aclrtCmoWaitBarrier | aclError | in aclrtBarrierTaskInfo * taskInfo; in aclrtStream stream; in uint32_t flag | acl_rt | acl_rt.h | memory | 8.5.0 | sync=async
-aclrtCntNotifyCreate | aclError | in aclrtCntNotify * cntNotify; in uint64_t flag | acl_rt | acl_rt.h | cnt_notify | 8.5.0
+aclrtCntNotifyCreate | aclError | out aclrtCntNotify * cntNotify; in uint64_t flag | acl_rt | acl_rt.h | cnt_notify | 8.5.0
 aclrtCntNotifyDestroy | aclError | in aclrtCntNotify cntNotify | acl_rt | acl_rt.h | cnt_notify | 8.5.0
 aclrtCntNotifyGetId | aclError | in aclrtCntNotify cntNotify; out uint32_t * notifyId | acl_rt | acl_rt.h | cnt_notify | 8.5.0
 aclrtCntNotifyRecord | aclError | in aclrtCntNotify cntNotify; in aclrtStream stream; in aclrtCntNotifyRecordInfo * info | acl_rt | acl_rt.h | cnt_notify | 8.5.0 | sync=async
@@ -805,9 +805,9 @@ rtAppendLaunchHostInfo | rtError_t | in rtLaunchArgsHandle argsHandle; in size_t
 rtBarrierTaskLaunch | rtError_t | in rtBarrierTaskInfo_t * taskInfo; in rtStream_t stm; in uint32_t flag | runtime | runtime/runtime/rt_stars.h | libruntime | 8.5.0
 rtBinaryGetFunction | rtError_t | in const rtBinHandle binHandle; in const uint64_t tilingKey; out rtFuncHandle * funcHandle | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0 | not exported
 rtBinaryGetFunctionByName | rtError_t | in const rtBinHandle binHandle; in const char * kernelName; out rtFuncHandle * funcHandle | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0 | not exported
-rtBinaryGetMetaInfo | rtError_t | - const rtBinHandle binHandle; - const rtBinaryMetaType type; - const size_t numOfMeta; - void ** data; - const size_t * dataSize | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0 | not exported
+rtBinaryGetMetaInfo | rtError_t | - const rtBinHandle binHandle; in const rtBinaryMetaType type; in const size_t numOfMeta; - void ** data; - const size_t * dataSize | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0 | not exported
 @ 8.5.0 | rtError_t | in const rtBinHandle binHandle; in const rtBinaryMetaType type; out void * data; in const uint32_t length
-@ 9.1.0 | rtError_t | - const rtBinHandle binHandle; - const rtBinaryMetaType type; - const size_t numOfMeta; - void ** data; - const size_t * dataSize
+@ 9.1.0 | rtError_t | - const rtBinHandle binHandle; in const rtBinaryMetaType type; in const size_t numOfMeta; - void ** data; - const size_t * dataSize
 rtBinaryLoad | rtError_t | in const rtDevBinary_t * bin; out rtBinHandle * binHandle | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0 | not exported
 rtBinaryLoadWithoutTilingKey | rtError_t | in const void * data; in const uint64_t length; out rtBinHandle * binHandle | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0 | not exported
 rtBinaryRegisterToFastMemory | rtError_t | in void * hdl | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
@@ -819,7 +819,7 @@ rtBuffAlloc | rtError_t | in const uint64_t size; out void ** buff | runtime | r
 rtBuffConfirm | rtError_t | in void * buff; in const uint64_t size | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtBuffFree | rtError_t | in void * buff | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtBuffGet | rtError_t | in const rtMbufPtr_t mbufPtr; out void * buff; in const uint64_t size | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
-rtBuffGetInfo | rtError_t | - rtBuffGetCmdType type; - const void *const inBuff; - uint32_t inLen; - void *const outBuff; - uint32_t *const outLen | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
+rtBuffGetInfo | rtError_t | in rtBuffGetCmdType type; - const void *const inBuff; in uint32_t inLen; - void *const outBuff; - uint32_t *const outLen | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtBuffPut | rtError_t | in const rtMbufPtr_t mbufPtr; out void * buff | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtCCULaunch | rtError_t | in rtCcuTaskInfo_t * taskInfo; in const rtStream_t stm | runtime | runtime/rt_external_kernel.h | libruntime | 8.5.0
 rtCacheLastTaskOpInfo | rtError_t | in const void *const infoPtr; in const size_t infoSize | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
@@ -832,14 +832,14 @@ rtCmoAddrTaskLaunch | rtError_t | in void * cmoAddrInfo; in uint64_t destMax; in
 rtCmoAsync | rtError_t | in void * srcAddrPtr; in size_t srcLen; in rtCmoOpCode_t cmoType; in rtStream_t stm | runtime | runtime/runtime/rt_stars.h | libruntime | 8.5.0
 rtCmoTaskLaunch | rtError_t | in rtCmoTaskInfo_t * taskInfo; in rtStream_t stm; in uint32_t flag | runtime | runtime/runtime/rt_stars.h | libruntime | 8.5.0
 rtCntNotifyCreate | rtError_t | in const int32_t deviceId; - rtCntNotify_t *const cntNotify | runtime | runtime/runtime/rts/rts_event.h | libruntime | 8.5.0
-rtCntNotifyCreateServer | rtError_t | - rtCntNotify_t *const cntNotify; - uint64_t flags | runtime | runtime/runtime/rts/rts_event.h | libruntime | 8.5.0
+rtCntNotifyCreateServer | rtError_t | - rtCntNotify_t *const cntNotify; in uint64_t flags | runtime | runtime/runtime/rts/rts_event.h | libruntime | 8.5.0
 rtCntNotifyCreateWithFlag | rtError_t | in const int32_t deviceId; - rtCntNotify_t *const cntNotify; in const uint32_t flags | runtime | runtime/runtime/rts/rts_event.h | libruntime | 8.5.0
 rtCntNotifyDestroy | rtError_t | in const rtCntNotify_t inCntNotify | runtime | runtime/runtime/rts/rts_event.h | libruntime | 8.5.0
 rtCntNotifyRecord | rtError_t | in const rtCntNotify_t inCntNotify; in const rtStream_t stm; - const rtCntNtyRecordInfo_t *const info | runtime | runtime/runtime/rts/rts_event.h | libruntime | 8.5.0
 rtCntNotifyReset | rtError_t | in const rtCntNotify_t inCntNotify; in const rtStream_t stm | runtime | runtime/runtime/rts/rts_event.h | libruntime | 8.5.0
 rtCntNotifyWaitWithTimeout | rtError_t | in const rtCntNotify_t inCntNotify; in const rtStream_t stm; - const rtCntNtyWaitInfo_t *const info | runtime | runtime/runtime/rts/rts_event.h | libruntime | 8.5.0
-rtConfigureCall | rtError_t | - uint32_t numBlocks; - rtSmDesc_t * smDesc; - rtStream_t stm | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
-rtCpuKernelLaunchWithFlag | rtError_t | in const void * soName; in const void * kernelName; in uint32_t numBlocks; in const rtArgsEx_t * argsInfo; in rtSmDesc_t * smDesc; in rtStream_t stm; - uint32_t flags | runtime | runtime/rt_external_kernel.h | libruntime | 8.5.0
+rtConfigureCall | rtError_t | in uint32_t numBlocks; - rtSmDesc_t * smDesc; - rtStream_t stm | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
+rtCpuKernelLaunchWithFlag | rtError_t | in const void * soName; in const void * kernelName; in uint32_t numBlocks; in const rtArgsEx_t * argsInfo; in rtSmDesc_t * smDesc; in rtStream_t stm; in uint32_t flags | runtime | runtime/rt_external_kernel.h | libruntime | 8.5.0
 rtCreateLaunchArgs | rtError_t | in size_t argsSize; in size_t hostInfoTotalSize; in size_t hostInfoNum; in void * argsData; out rtLaunchArgsHandle * argsHandle | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0 | not exported
 rtCtxCreate | rtError_t | out rtContext_t * createCtx; in uint32_t flags; in int32_t devId | runtime | runtime/runtime/context.h | libruntime | 8.5.0
 rtCtxCreateEx | rtError_t | out rtContext_t * createCtx; in uint32_t flags; in int32_t devId | runtime | runtime/runtime/context.h | libruntime | 8.5.0
@@ -870,10 +870,10 @@ rtDevVA2PA | rtError_t | in uint64_t devAddr; in uint64_t len; in rtStream_t stm
 rtDeviceCanAccessPeer | rtError_t | - int32_t * canAccessPeer; in uint32_t devId; in uint32_t peerDevice | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtDeviceGetBareTgid | rtError_t | inout uint32_t * pid | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtDeviceGetStreamPriorityRange | rtError_t | inout int32_t * leastPriority; inout int32_t * greatestPriority | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
-rtDeviceReset | rtError_t | - int32_t devId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
-rtDeviceResetEx | rtError_t | - int32_t devId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
-rtDeviceResetForce | rtError_t | - int32_t devId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
-rtDeviceResetWithoutTsd | rtError_t | - int32_t devId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
+rtDeviceReset | rtError_t | in int32_t devId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
+rtDeviceResetEx | rtError_t | in int32_t devId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
+rtDeviceResetForce | rtError_t | in int32_t devId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
+rtDeviceResetWithoutTsd | rtError_t | in int32_t devId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtDeviceResourceClean | rtError_t | in const int32_t devId | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtDeviceSetLimit | rtError_t | in int32_t devId; in rtLimitType_t type; in uint32_t val | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtDeviceStatusQuery | rtError_t | in const uint32_t devId; out rtDeviceStatus * deviceStatus | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
@@ -887,10 +887,10 @@ rtDumpInit | rtError_t | void | runtime | runtime/rt_external_model.h | librunti
 rtDvppFree | rtError_t | inout void * devPtr | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtDvppGroupCreate | rtError_t | out rtDvppGrp_t * grp; in uint32_t flags | runtime | runtime/rt_external_stars.h | libruntime | 8.5.0
 rtDvppGroupDestory | rtError_t | in rtDvppGrp_t grp | runtime | runtime/rt_external_stars.h | libruntime | 8.5.0
-rtDvppMalloc | rtError_t | inout void ** devPtr; in uint64_t size; - const uint16_t moduleId | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
-rtDvppMallocWithFlag | rtError_t | inout void ** devPtr; in uint64_t size; in uint32_t flag; - const uint16_t moduleId | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
+rtDvppMalloc | rtError_t | inout void ** devPtr; in uint64_t size; in const uint16_t moduleId | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtDvppMallocWithFlag | rtError_t | inout void ** devPtr; in uint64_t size; in uint32_t flag; in const uint16_t moduleId | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtDvppWaitGroupReport | rtError_t | in rtDvppGrp_t grp; in rtDvppGrpCallback callBackFunc; in int32_t timeout | runtime | runtime/rt_external_stars.h | libruntime | 8.5.0
-rtEnableP2P | rtError_t | in uint32_t devIdDes; in uint32_t phyIdSrc; - uint32_t flag | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
+rtEnableP2P | rtError_t | in uint32_t devIdDes; in uint32_t phyIdSrc; in uint32_t flag | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
 rtEndGraph | rtError_t | in rtModel_t mdl; - rtStream_t stm | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
 rtEndGraphEx | rtError_t | in rtModel_t mdl; - rtStream_t stm; in uint32_t flags | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
 rtEschedAckEvent | rtError_t | in int32_t devId; in rtEventIdType_t evtId; in uint32_t subEvtId; in char_t * msg; in uint32_t len | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
@@ -903,8 +903,8 @@ rtEschedSubmitEventSync | rtError_t | in int32_t devId; in rtEschedEventSummary_
 rtEschedSubscribeEvent | rtError_t | in int32_t devId; in uint32_t grpId; in uint32_t threadId; in uint64_t eventBitmap | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtEschedWaitEvent | rtError_t | in int32_t devId; in uint32_t grpId; in uint32_t threadId; in int32_t timeout; in rtEschedEventSummary_t * evt | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtEventCreate | rtError_t | - rtEvent_t * evt | runtime | runtime/runtime/event.h | libruntime | 8.5.0
-rtEventCreateExWithFlag | rtError_t | - rtEvent_t * evt; - uint32_t flag | runtime | runtime/runtime/event.h | libruntime | 8.5.0
-rtEventCreateWithFlag | rtError_t | - rtEvent_t * evt; - uint32_t flag | runtime | runtime/runtime/event.h | libruntime | 8.5.0
+rtEventCreateExWithFlag | rtError_t | - rtEvent_t * evt; in uint32_t flag | runtime | runtime/runtime/event.h | libruntime | 8.5.0
+rtEventCreateWithFlag | rtError_t | - rtEvent_t * evt; in uint32_t flag | runtime | runtime/runtime/event.h | libruntime | 8.5.0
 rtEventDestroy | rtError_t | in rtEvent_t evt | runtime | runtime/runtime/event.h | libruntime | 8.5.0
 rtEventDestroySync | rtError_t | in rtEvent_t evt | runtime | runtime/runtime/event.h | libruntime | 8.5.0
 rtEventElapsedTime | rtError_t | in float32_t * timeInterval; in rtEvent_t startEvent; in rtEvent_t endEvent | runtime | runtime/runtime/event.h | libruntime | 8.5.0
@@ -919,7 +919,7 @@ rtEventSynchronizeWithTimeout | rtError_t | in rtEvent_t evt; in const int32_t t
 rtEventWorkModeGet | rtError_t | out uint8_t * mode | runtime | runtime/rt_external_event.h | libruntime | 8.5.0
 rtEventWorkModeSet | rtError_t | in uint8_t mode | runtime | runtime/rt_external_event.h | libruntime | 8.5.0
 rtFftsPlusTaskLaunch | rtError_t | - rtFftsPlusTaskInfo_t * fftsPlusTaskInfo; - rtStream_t stm | runtime | runtime/rt_external_ffts.h | libruntime | 8.5.0
-rtFftsPlusTaskLaunchWithFlag | rtError_t | - rtFftsPlusTaskInfo_t * fftsPlusTaskInfo; - rtStream_t stm; - uint32_t flag | runtime | runtime/rt_external_ffts.h | libruntime | 8.5.0
+rtFftsPlusTaskLaunchWithFlag | rtError_t | - rtFftsPlusTaskInfo_t * fftsPlusTaskInfo; - rtStream_t stm; in uint32_t flag | runtime | runtime/rt_external_ffts.h | libruntime | 8.5.0
 rtFlushCache | rtError_t | in void * base; in size_t len | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtFree | rtError_t | inout void * devPtr | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtFreeHost | rtError_t | in void * hostPtr | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
@@ -930,7 +930,7 @@ rtFreePhysical | rtError_t | in rtDrvMemHandle handle | runtime | runtime/runtim
 rtFreeWithDevSync | rtError_t | in void * devPtr | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtFunctionGetAttribute | rtError_t | in rtFuncHandle funcHandle; in rtFuncAttribute attrType; out int64_t * attrValue | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtFunctionGetMetaInfo | rtError_t | in const rtFuncHandle funcHandle; in const rtFunctionMetaType type; out void * data; in const uint32_t length | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0 | not exported
-rtFunctionRegister | rtError_t | in void * binHandle; in const void * stubFunc; in const char_t * stubName; in const void * kernelInfoExt; - uint32_t funcMode | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
+rtFunctionRegister | rtError_t | in void * binHandle; in const void * stubFunc; in const char_t * stubName; in const void * kernelInfoExt; in uint32_t funcMode | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtFusionLaunch | rtError_t | in void *const fusionInfo; in const rtStream_t stm; in rtFusionArgsEx_t * argsInfo | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtGeneralCtrl | rtError_t | - uintptr_t * ctrl; in uint32_t num; in uint32_t type | runtime | runtime/rt_external_stars.h | libruntime | 8.5.0
 rtGetAddrAndPrefCntWithHandle | rtError_t | - void * hdl; - const void * kernelInfoExt; - void ** addr; - uint32_t * prefetchCnt | runtime | runtime/runtime/rt_ffts_plus.h | libruntime | 8.5.0
@@ -944,18 +944,18 @@ rtGetAvailStreamNum | rtError_t | in const uint32_t streamType; out uint32_t *co
 rtGetBinBuffer | rtError_t | in const rtBinHandle binHandle; in const rtBinBufferType_t type; out void ** bin; out uint32_t * binSize | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtGetBinaryDeviceBaseAddr | rtError_t | in void * handle; out void ** deviceBase | runtime | runtime/runtime/base.h | libruntime | 8.5.0
 rtGetC2cCtrlAddr | rtError_t | - uint64_t * addr; - uint32_t * len | runtime | runtime/runtime/rt_ffts.h | libruntime | 8.5.0
-rtGetCntNotifyAddress | rtError_t | in const rtCntNotify_t inCntNotify; out uint64_t *const cntNotifyAddress; - const rtNotifyType_t regType | runtime | runtime/runtime/rts/rts_event.h | libruntime | 8.5.0
+rtGetCntNotifyAddress | rtError_t | in const rtCntNotify_t inCntNotify; out uint64_t *const cntNotifyAddress; in const rtNotifyType_t regType | runtime | runtime/runtime/rts/rts_event.h | libruntime | 8.5.0
 rtGetCntNotifyId | rtError_t | in rtCntNotify_t inCntNotify; out uint32_t *const notifyId | runtime | runtime/runtime/rts/rts_event.h | libruntime | 8.5.0
 rtGetDevArgsAddr | rtError_t | in rtStream_t stm; in rtArgsEx_t * argsInfo; out void ** devArgsAddr; out void ** argsHandle | runtime | runtime/rt_external_kernel.h | libruntime | 8.5.0
-rtGetDevMsg | rtError_t | - rtGetDevMsgType_t getMsgType; - rtGetMsgCallback callback | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
+rtGetDevMsg | rtError_t | in rtGetDevMsgType_t getMsgType; - rtGetMsgCallback callback | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
 rtGetDevResAddress | rtError_t | in rtDevResInfo *const resInfo; out rtDevResAddrInfo *const addrInfo | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
 rtGetDevice | rtError_t | inout int32_t * devId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtGetDeviceCapability | rtError_t | in int32_t deviceId; in int32_t moduleType; in int32_t featureType; out int32_t * val | runtime | runtime/runtime/config.h | libruntime | 8.5.0
 rtGetDeviceCount | rtError_t | inout int32_t * cnt | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
-rtGetDeviceIDs | rtError_t | - uint32_t * devices; - uint32_t len | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
+rtGetDeviceIDs | rtError_t | - uint32_t * devices; in uint32_t len | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtGetDeviceIdByGeModelIdx | rtError_t | in uint32_t geModelIdx; out uint32_t * deviceId | runtime | runtime/runtime/base.h | libruntime | 8.5.0
 rtGetDeviceIndexByPhyId | rtError_t | in uint32_t phyId; out uint32_t * devIndex | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
-rtGetDeviceInfo | rtError_t | - uint32_t deviceId; in int32_t moduleType; in int32_t infoType; out int64_t * val | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
+rtGetDeviceInfo | rtError_t | in uint32_t deviceId; in int32_t moduleType; in int32_t infoType; out int64_t * val | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
 rtGetDevicePhyIdByIndex | rtError_t | in uint32_t devIndex; out uint32_t * phyId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtGetDeviceSatMode | rtError_t | - rtFloatOverflowMode_t * floatOverflowMode | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtGetDeviceSatModeForStream | rtError_t | - rtStream_t stm; - rtFloatOverflowMode_t * floatOverflowMode | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
@@ -969,7 +969,7 @@ rtGetFaultEvent | rtError_t | in const int32_t deviceId; in rtDmsEventFilter * f
 rtGetFuncHandleFromExceptionInfo | rtError_t | in const rtExceptionInfo_t * info; in rtFuncHandle * func | runtime | runtime/rt_external_kernel.h | libruntime | 9.0.0
 rtGetFunctionByName | rtError_t | in const char_t * stubName; out void ** stubFunc | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtGetGroupCount | rtError_t | - uint32_t * cnt | runtime | runtime/runtime/context.h | libruntime | 8.5.0
-rtGetGroupInfo | rtError_t | - int32_t groupId; - rtGroupInfo_t * groupInfo; - uint32_t cnt | runtime | runtime/runtime/context.h | libruntime | 8.5.0
+rtGetGroupInfo | rtError_t | in int32_t groupId; - rtGroupInfo_t * groupInfo; in uint32_t cnt | runtime | runtime/runtime/context.h | libruntime | 8.5.0
 rtGetHostCpuDevId | rtError_t | out int32_t *const devId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtGetIsHeterogenous | rtError_t | out int32_t * heterogenous | runtime | runtime/runtime/config.h | libruntime | 8.5.0
 rtGetKernelBin | rtError_t | in const char_t *const binFileName; out char_t **const buffer; out uint32_t * length | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
@@ -990,13 +990,13 @@ rtGetP2PStatus | rtError_t | in uint32_t devIdDes; in uint32_t phyIdSrc; inout u
 rtGetPairDevicesInfo | rtError_t | in uint32_t devId; in uint32_t otherDevId; in int32_t infoType; inout int64_t * val | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
 rtGetPairPhyDevicesInfo | rtError_t | in uint32_t devId; in uint32_t otherDevId; in int32_t infoType; inout int64_t * val | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
 rtGetPhyDeviceInfo | rtError_t | in uint32_t phyId; in int32_t moduleType; in int32_t infoType; out int64_t * val | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
-rtGetPriCtxByDeviceId | rtError_t | - int32_t devId; out rtContext_t * primaryCtx | runtime | runtime/runtime/context.h | libruntime | 8.5.0
+rtGetPriCtxByDeviceId | rtError_t | in int32_t devId; out rtContext_t * primaryCtx | runtime | runtime/runtime/context.h | libruntime | 8.5.0
 rtGetRtCapability | rtError_t | in rtFeatureType_t featureType; in int32_t featureInfo; out int64_t * val | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
 rtGetRunMode | rtError_t | - rtRunMode * runMode | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtGetRuntimeVersion | rtError_t | out uint32_t * runtimeVersion | runtime | runtime/runtime/config.h | libruntime | 8.5.0 | until=9.0.0
 rtGetServerIDBySDID | rtError_t | in uint32_t sdid; - uint32_t * srvId | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
 rtGetSocSpec | rtError_t | in const char * label; in const char * key; out char * val; in const uint32_t maxLen | runtime | runtime/rt_external_base.h | libruntime | 8.5.0
-rtGetSocVersion | rtError_t | - char_t * ver; - const uint32_t maxLen | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
+rtGetSocVersion | rtError_t | - char_t * ver; in const uint32_t maxLen | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtGetStreamBufferLen | rtError_t | in const bool isHuge; out uint32_t *const bufferLen | runtime | runtime/runtime/rt_preload_task.h | libruntime | 8.5.0 | until=9.0.0
 rtGetStreamId | rtError_t | in rtStream_t stm; in int32_t * streamId | runtime | runtime/runtime/stream.h | libruntime | 8.5.0
 rtGetStreamOverflowSwitch | rtError_t | in rtStream_t stm; - uint32_t * flags | runtime | runtime/runtime/stream.h | libruntime | 8.5.0
@@ -1004,19 +1004,19 @@ rtGetStreamTag | rtError_t | in rtStream_t stm; out uint32_t * geOpTag | runtime
 rtGetSysParamOpt | rtError_t | in const rtSysParamOpt configOpt; out int64_t *const configVal | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtGetTaskBufferLen | rtError_t | in const rtTaskBuffType_t type; out uint32_t *const bufferLen | runtime | runtime/rt_external_preload.h | libruntime | 8.5.0
 rtGetTaskIdAndStreamID | rtError_t | - uint32_t * taskId; - uint32_t * streamId | runtime | runtime/rt_external_base.h | libruntime | 8.5.0
-rtGetTsMemType | uint32_t | - rtMemRequestFeature_t featureType; - uint32_t memSize | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
+rtGetTsMemType | uint32_t | in rtMemRequestFeature_t featureType; in uint32_t memSize | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtGetUserDevIdByLogicDevId | rtError_t | in const int32_t logicDevId; out int32_t *const userDevId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtGetVisibleDeviceIdByLogicDeviceId | rtError_t | in const int32_t logicDeviceId; - int32_t *const visibleDeviceId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtGetXpuDevCount | rtError_t | in const rtXpuDevType devType; - uint32_t * devCount | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
-@ 8.5.0 | uint32_t | - rtXpuDevType devType
+@ 8.5.0 | uint32_t | in rtXpuDevType devType
 @ 9.0.0 | rtError_t | in const rtXpuDevType devType; - uint32_t * devCount
 rtHdcServerCreate | rtError_t | in const int32_t devId; in const rtHdcServiceType_t type; out rtHdcServer_t *const server | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtHdcServerDestroy | rtError_t | in const rtHdcServer_t server | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtHdcSessionClose | rtError_t | in const rtHdcSession_t session | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtHdcSessionConnect | rtError_t | in const int32_t peerNode; in const int32_t peerDevId; in const rtHdcClient_t client; out rtHdcSession_t *const session | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
-rtHostGetDevicePointer | rtError_t | - void * pHost; - void ** pDevice; - uint32_t flag | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
+rtHostGetDevicePointer | rtError_t | - void * pHost; - void ** pDevice; in uint32_t flag | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtHostMemMapCapabilities | rtError_t | in uint32_t deviceId; in rtHacType hacType; out rtHostMemMapCapability * capabilities | runtime | runtime/runtime/mem.h | libruntime | 9.0.0
-rtHostRegisterV2 | rtError_t | - void * ptr; - uint64_t size; - uint32_t flag | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
+rtHostRegisterV2 | rtError_t | - void * ptr; in uint64_t size; in uint32_t flag | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtInit | rtError_t | void | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
 rtInvalidCache | rtError_t | in void * base; in size_t len | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtIpcCloseMemory | rtError_t | in const void * ptr | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
@@ -1026,11 +1026,11 @@ rtIpcMemImportPidInterServer | rtError_t | in const char * key; in const rtServe
 rtIpcOpenEventHandle | rtError_t | in rtIpcEventHandle_t handle; out rtEvent_t * event | runtime | runtime/runtime/event.h | libruntime | 8.5.0
 rtIpcOpenMemory | rtError_t | inout void ** ptr; in const char_t * name | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtIpcOpenNotify | rtError_t | out rtNotify_t * notify; in const char_t * name | runtime | runtime/runtime/event.h | libruntime | 8.5.0
-rtIpcOpenNotifyWithFlag | rtError_t | out rtNotify_t * notify; in const char_t * name; - uint32_t flag | runtime | runtime/runtime/event.h | libruntime | 8.5.0
+rtIpcOpenNotifyWithFlag | rtError_t | out rtNotify_t * notify; in const char_t * name; in uint32_t flag | runtime | runtime/runtime/event.h | libruntime | 8.5.0
 rtIpcSetMemoryAttr | rtError_t | in const char * name; in uint32_t type; in uint64_t attr | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
-rtIpcSetMemoryName | rtError_t | in const void * ptr; in uint64_t byteCount; in char_t * name; - uint32_t len | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtIpcSetMemoryName | rtError_t | in const void * ptr; in uint64_t byteCount; in char_t * name; in uint32_t len | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtIpcSetNotifyName | rtError_t | in rtNotify_t notify; in char_t * name; in uint32_t len | runtime | runtime/runtime/event.h | libruntime | 8.5.0
-rtKernelConfigDump | rtError_t | - uint32_t kind; in uint32_t dumpSizePerBlock; in uint32_t blockDim; in void ** dumpBaseAddr; - rtStream_t stm | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
+rtKernelConfigDump | rtError_t | in uint32_t kind; in uint32_t dumpSizePerBlock; in uint32_t blockDim; in void ** dumpBaseAddr; - rtStream_t stm | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtKernelConfigTransArg | rtError_t | in const void * ptr; in uint64_t size; in uint32_t flag; out void ** args | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtKernelFusionEnd | rtError_t | in rtStream_t stm | runtime | runtime/rt_external_kernel.h | libruntime | 8.5.0
 rtKernelFusionStart | rtError_t | in rtStream_t stm | runtime | runtime/rt_external_kernel.h | libruntime | 8.5.0
@@ -1061,12 +1061,12 @@ rtLaunchKernelByFuncHandleV2 | rtError_t | in rtFuncHandle funcHandle; in uint32
 rtLaunchKernelByFuncHandleV3 | rtError_t | in rtFuncHandle funcHandle; in uint32_t numBlocks; in const rtArgsEx_t *const argsInfo; in rtStream_t stm; in const rtTaskCfgInfo_t *const cfgInfo | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0 | not exported
 rtLaunchKernelExByFuncHandle | rtError_t | in rtFuncHandle funcHandle; - rtLaunchConfig_t * launchConfig; in rtLaunchArgsHandle argsHandle; in rtStream_t stm | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0 | until=9.0.0
 rtLaunchSqeUpdateTask | rtError_t | in uint32_t streamId; in uint32_t taskId; in void * src; in uint64_t cnt; in rtStream_t stm | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
-rtMalloc | rtError_t | inout void ** devPtr; in uint64_t size; in rtMemType_t type; - const uint16_t moduleId | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
-rtMallocCached | rtError_t | - void ** devPtr; in uint64_t size; in rtMemType_t type; - const uint16_t moduleId | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
-rtMallocHost | rtError_t | inout void ** hostPtr; in uint64_t size; - const uint16_t moduleId | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtMalloc | rtError_t | inout void ** devPtr; in uint64_t size; in rtMemType_t type; in const uint16_t moduleId | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtMallocCached | rtError_t | - void ** devPtr; in uint64_t size; in rtMemType_t type; in const uint16_t moduleId | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtMallocHost | rtError_t | inout void ** hostPtr; in uint64_t size; in const uint16_t moduleId | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMallocHostSharedMemory | rtError_t | in rtMallocHostSharedMemoryIn * in; in rtMallocHostSharedMemoryOut * out | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMallocPhysical | rtError_t | out rtDrvMemHandle * handle; in size_t size; in rtDrvMemProp_t * prop; in uint64_t flags | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
-rtMapMem | rtError_t | in void * devPtr; in size_t size; in size_t offset; in rtDrvMemHandle handle; - uint64_t flags | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtMapMem | rtError_t | in void * devPtr; in size_t size; in size_t offset; in rtDrvMemHandle handle; in uint64_t flags | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMbufAlloc | rtError_t | out rtMbufPtr_t * memBuf; in uint64_t size | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtMbufAllocEx | rtError_t | out rtMbufPtr_t * memBuf; in uint64_t size; in uint64_t flag; in int32_t grpId | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtMbufBuild | rtError_t | in void * buff; in const uint64_t size; out rtMbufPtr_t * mbufPtr | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
@@ -1084,7 +1084,7 @@ rtMbufSetDataLen | rtError_t | in rtMbufPtr_t memBuf; in uint64_t len | runtime 
 rtMbufUnBuild | rtError_t | in const rtMbufPtr_t mbufPtr; out void ** buff; out uint64_t * size | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtMemAdvise | rtError_t | in void * devPtr; in uint64_t count; in uint32_t advise | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemAlloc | rtError_t | inout void ** devPtr; in uint64_t size; in rtMallocPolicy policy; in rtMallocAdvise advise; in rtMallocConfig_t * cfg | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
-rtMemAllocManaged | rtError_t | inout void ** ptr; in uint64_t size; in uint32_t flag; - const uint16_t moduleId | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtMemAllocManaged | rtError_t | inout void ** ptr; in uint64_t size; in uint32_t flag; in const uint16_t moduleId | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemExportToShareableHandle | rtError_t | in rtDrvMemHandle handle; in rtDrvMemHandleType handleType; in uint64_t flags; out uint64_t * shareableHandle | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemExportToShareableHandleV2 | rtError_t | in rtDrvMemHandle handle; in rtMemSharedHandleType handleType; in uint64_t flags; out void * shareableHandle | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemFreeManaged | rtError_t | in void * ptr | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
@@ -1100,7 +1100,7 @@ rtMemGrpCacheAlloc | rtError_t | in const char_t * name; in int32_t devId; in co
 rtMemGrpCreate | rtError_t | in const char_t * name; in const rtMemGrpConfig_t * cfg | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtMemGrpQuery | rtError_t | in rtMemGrpQueryInput_t *const input; inout rtMemGrpQueryOutput_t * output | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtMemImportFromShareableHandle | rtError_t | in uint64_t shareableHandle; in int32_t devId; out rtDrvMemHandle * handle | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
-rtMemImportFromShareableHandleV2 | rtError_t | in const void * shareableHandle; in rtMemSharedHandleType handleType; in uint64_t flags; - int32_t devId; out rtDrvMemHandle * handle | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtMemImportFromShareableHandleV2 | rtError_t | in const void * shareableHandle; in rtMemSharedHandleType handleType; in uint64_t flags; in int32_t devId; out rtDrvMemHandle * handle | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemPrefetchToDevice | rtError_t | in void * devPtr; in uint64_t len; in int32_t devId | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemQueueAttach | rtError_t | in int32_t devId; in uint32_t qid; in int32_t timeOut | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtMemQueueCreate | rtError_t | in int32_t devId; in const rtMemQueueAttr_t * queAttr; out uint32_t * qid | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
@@ -1125,16 +1125,16 @@ rtMemQueueUnExport | rtError_t | in int32_t devId; in uint32_t qid; in int32_t p
 rtMemQueueUnImport | rtError_t | in int32_t devId; in uint32_t qid; in int32_t peerDevId; in const char *const shareName | runtime | runtime/runtime/rt_mem_queue.h | libruntime | 8.5.0
 rtMemRetainAllocationHandle | rtError_t | in void * virPtr; out rtDrvMemHandle * handle | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemSetAccess | rtError_t | in void * virPtr; in size_t size; in rtMemAccessDesc * desc; in size_t count | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
-rtMemSetPidToShareableHandle | rtError_t | in uint64_t shareableHandle; in int[] pid; - uint32_t pidNum | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
-rtMemSetPidToShareableHandleV2 | rtError_t | in const void * shareableHandle; in rtMemSharedHandleType handleType; in int[] pid; - uint32_t pidNum | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtMemSetPidToShareableHandle | rtError_t | in uint64_t shareableHandle; in int[] pid; in uint32_t pidNum | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtMemSetPidToShareableHandleV2 | rtError_t | in const void * shareableHandle; in rtMemSharedHandleType handleType; in int[] pid; in uint32_t pidNum | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemUceRepair | rtError_t | in const uint32_t deviceId; out rtMemUceInfo * memUceInfo | runtime | runtime/runtime/event.h | libruntime | 8.5.0
 rtMemcpy | rtError_t | in void * dst; in uint64_t destMax; in const void * src; in uint64_t cnt; in rtMemcpyKind_t kind | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtMemcpy2d | rtError_t | in void * dst; in uint64_t dstPitch; in const void * src; in uint64_t srcPitch; in uint64_t width; in uint64_t height; in rtMemcpyKind_t kind | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemcpy2dAsync | rtError_t | in void * dst; in uint64_t dstPitch; in const void * src; in uint64_t srcPitch; in uint64_t width; in uint64_t height; in rtMemcpyKind_t kind; in rtStream_t stm | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemcpyAsync | rtError_t | in void * dst; in uint64_t destMax; in const void * src; in uint64_t cnt; in rtMemcpyKind_t kind; in rtStream_t stm | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemcpyAsyncEx | rtError_t | in void * dst; in uint64_t destMax; in const void * src; in uint64_t cnt; in rtMemcpyKind_t kind; in rtStream_t stm; in rtMemcpyConfig_t * memcpyConfig | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
-rtMemcpyAsyncPtr | rtError_t | - void * memcpyAddrInfo; - uint64_t destMax; - uint64_t count; - rtMemcpyKind_t kind; - rtStream_t stream; - uint32_t qosCfg | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
-rtMemcpyAsyncPtrV2 | rtError_t | - void * memcpyAddrInfo; - uint64_t destMax; - uint64_t count; - rtMemcpyKind_t kind; - rtStream_t stream; - const rtTaskCfgInfo_t * cfgInfo | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtMemcpyAsyncPtr | rtError_t | - void * memcpyAddrInfo; in uint64_t destMax; in uint64_t count; in rtMemcpyKind_t kind; - rtStream_t stream; in uint32_t qosCfg | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
+rtMemcpyAsyncPtrV2 | rtError_t | - void * memcpyAddrInfo; in uint64_t destMax; in uint64_t count; in rtMemcpyKind_t kind; - rtStream_t stream; - const rtTaskCfgInfo_t * cfgInfo | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemcpyAsyncWithCfg | rtError_t | in void * dst; in uint64_t destMax; in const void * src; in uint64_t cnt; in rtMemcpyKind_t kind; in rtStream_t stm; in uint32_t qosCfg | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemcpyAsyncWithCfgV2 | rtError_t | in void * dst; in uint64_t destMax; in const void * src; in uint64_t cnt; in rtMemcpyKind_t kind; in rtStream_t stm; in const rtTaskCfgInfo_t * cfgInfo | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtMemcpyAsyncWithOffset | rtError_t | in void ** dst; in uint64_t dstMax; in uint64_t dstDataOffset; in const void ** src; in uint64_t cnt; in uint64_t srcDataOffset; in rtMemcpyKind kind; in rtStream_t stm | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
@@ -1153,15 +1153,15 @@ rtModelCreate | rtError_t | out rtModel_t * mdl; in uint32_t flag | runtime | ru
 rtModelDebugDotPrint | rtError_t | in rtModel_t mdl | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
 rtModelDebugJsonPrint | rtError_t | in rtModel_t mdl; in const char * path; in uint32_t flags | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
 rtModelDestroy | rtError_t | in rtModel_t mdl | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
-rtModelExecute | rtError_t | in rtModel_t mdl; - rtStream_t stm; - uint32_t flag | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
-rtModelExecuteSync | rtError_t | in rtModel_t mdl; - rtStream_t stm; - uint32_t flag; - int32_t timeout | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
+rtModelExecute | rtError_t | in rtModel_t mdl; - rtStream_t stm; in uint32_t flag | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
+rtModelExecuteSync | rtError_t | in rtModel_t mdl; - rtStream_t stm; in uint32_t flag; in int32_t timeout | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
 rtModelExecutorSet | rtError_t | in rtModel_t mdl; in uint8_t flags | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
 rtModelExit | rtError_t | in rtModel_t mdl; - rtStream_t stm | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
 rtModelGetId | rtError_t | in rtModel_t mdl; out uint32_t * modelId | runtime | runtime/rt_external_model.h | libruntime | 8.5.0
 rtModelGetNodes | rtError_t | in rtModel_t mdl; out uint32_t *const num | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
 rtModelGetTaskId | rtError_t | in rtModel_t mdl; out uint32_t * taskId; out uint32_t * streamId | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
 rtModelLoadComplete | rtError_t | in rtModel_t mdl | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
-rtModelSetExtId | rtError_t | - rtModel_t mdl; - uint32_t extId | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0 | not exported
+rtModelSetExtId | rtError_t | - rtModel_t mdl; in uint32_t extId | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0 | not exported
 rtModelSetSchGroupId | rtError_t | in rtModel_t mdl; in const int16_t schGrpId | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
 rtModelTaskUpdate | rtError_t | in rtStream_t desStm; in uint32_t desTaskId; in rtStream_t sinkStm; in rtMdlTaskUpdateInfo_t * para | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
 rtModelUnbindStream | rtError_t | in rtModel_t mdl; in rtStream_t stm | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
@@ -1175,8 +1175,8 @@ rtNanoModelExecute | rtError_t | in rtMdlExecute_t * modelExec | runtime | runti
 rtNanoModelLoad | rtError_t | in rtMdlLoad_t * modelLoad; out uint32_t * phyModelId | runtime | runtime/rt_external_model.h | libruntime | 9.0.0
 rtNeedDevVA2PA | rtError_t | - bool * need | runtime | runtime/rt_external_stars.h | libruntime | 8.5.0
 rtNopTask | rtError_t | in rtStream_t stm | runtime | runtime/runtime/rt_model.h | libruntime | 8.5.0
-rtNotifyCreate | rtError_t | - int32_t deviceId; - rtNotify_t * notify | runtime | runtime/runtime/event.h | libruntime | 8.5.0
-rtNotifyCreateWithFlag | rtError_t | - int32_t deviceId; - rtNotify_t * notify; in uint32_t flag | runtime | runtime/runtime/event.h | libruntime | 8.5.0
+rtNotifyCreate | rtError_t | in int32_t deviceId; - rtNotify_t * notify | runtime | runtime/runtime/event.h | libruntime | 8.5.0
+rtNotifyCreateWithFlag | rtError_t | in int32_t deviceId; - rtNotify_t * notify; in uint32_t flag | runtime | runtime/runtime/event.h | libruntime | 8.5.0
 rtNotifyDestroy | rtError_t | - rtNotify_t notify | runtime | runtime/runtime/event.h | libruntime | 8.5.0
 rtNotifyGetAddrOffset | rtError_t | in rtNotify_t notify; in uint64_t * devAddrOffset | runtime | runtime/rt_external_event.h | libruntime | 8.5.0
 rtNotifyGetPhyInfo | rtError_t | in rtNotify_t notify; out uint32_t * phyDevId; out uint32_t * tsId | runtime | runtime/rt_external_event.h | libruntime | 8.5.0
@@ -1197,23 +1197,23 @@ rtPointerGetAttributes | rtError_t | out rtPointerAttributes_t * attributes; in 
 rtProcessHostFunc | rtError_t | in int32_t timeout | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtProcessReport | rtError_t | in int32_t timeout | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtProfRegisterCtrlCallback | rtError_t | in uint32_t moduleId; in rtProfCtrlHandle callback | runtime | runtime/rt_external_base.h | libruntime | 8.5.0
-rtProfSetProSwitch | rtError_t | in void * data; out uint32_t len | runtime | runtime/rt_external_base.h | libruntime | 8.5.0
-rtProfilerConfig | rtError_t | - uint16_t profConfig | runtime | runtime/runtime/base.h | libruntime | 8.5.0
+rtProfSetProSwitch | rtError_t | in void * data; in uint32_t len | runtime | runtime/rt_external_base.h | libruntime | 8.5.0
+rtProfilerConfig | rtError_t | in uint16_t profConfig | runtime | runtime/runtime/base.h | libruntime | 8.5.0
 rtProfilerInit | rtError_t | - const char_t * profDir; - const char_t * address; - const char_t * jobCtx | runtime | runtime/runtime/base.h | libruntime | 8.5.0
-rtProfilerTrace | rtError_t | - uint64_t id; - bool notify; - uint32_t flags; - rtStream_t stm | runtime | runtime/runtime/base.h | libruntime | 8.5.0
-rtProfilerTraceEx | rtError_t | - uint64_t id; - uint64_t modelId; - uint16_t tagId; - rtStream_t stm | runtime | runtime/runtime/base.h | libruntime | 8.5.0
-rtProfilingCommandHandle | rtError_t | - uint32_t type; in void * data; in uint32_t len | runtime | runtime/runtime/base.h | libruntime | 8.5.0
+rtProfilerTrace | rtError_t | in uint64_t id; in bool notify; in uint32_t flags; - rtStream_t stm | runtime | runtime/runtime/base.h | libruntime | 8.5.0
+rtProfilerTraceEx | rtError_t | in uint64_t id; in uint64_t modelId; in uint16_t tagId; - rtStream_t stm | runtime | runtime/runtime/base.h | libruntime | 8.5.0
+rtProfilingCommandHandle | rtError_t | in uint32_t type; in void * data; in uint32_t len | runtime | runtime/runtime/base.h | libruntime | 8.5.0
 rtQueryDevPid | rtError_t | in rtBindHostpidInfo_t * info; out int32_t * devPid | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtQueryFunctionRegistered | rtError_t | in const char_t * stubName | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtQueryProcessHostPid | rtError_t | in int32_t pid; in uint32_t * chipId; in uint32_t * vfId; in uint32_t * hostPid; in uint32_t * cpType | runtime | runtime/rt_external_base.h | libruntime | 8.5.0
-rtQueueSubF2NFEvent | rtError_t | in int32_t devId; - uint32_t qId; in uint32_t groupId | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
-rtQueueSubscribe | rtError_t | in int32_t devId; - uint32_t qId; in uint32_t groupId; in int32_t type | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
-rtRDMADBSend | rtError_t | - uint32_t dbIndex; - uint64_t dbInfo; in rtStream_t stm | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
+rtQueueSubF2NFEvent | rtError_t | in int32_t devId; in uint32_t qId; in uint32_t groupId | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
+rtQueueSubscribe | rtError_t | in int32_t devId; in uint32_t qId; in uint32_t groupId; in int32_t type | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
+rtRDMADBSend | rtError_t | in uint32_t dbIndex; in uint64_t dbInfo; in rtStream_t stm | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtRDMASend | rtError_t | in uint32_t sqIndex; in uint32_t wqeIndex; in rtStream_t stm | runtime | runtime/rt_external_mem.h | libruntime | 8.5.0
 rtReduceAsync | rtError_t | in void * dst; in uint64_t destMax; in const void * src; in uint64_t cnt; in rtRecudeKind_t kind; in rtDataType_t type; in rtStream_t stm | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtReduceAsyncV2 | rtError_t | in void * dst; in uint64_t destMax; in const void * src; in uint64_t cnt; in rtRecudeKind_t kind; in rtDataType_t type; in rtStream_t stm; in void * overflowAddr | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
-rtReduceAsyncWithCfg | rtError_t | in void * dst; in uint64_t destMax; in const void * src; - uint64_t cnt; in rtRecudeKind_t kind; in rtDataType_t type; in rtStream_t stm; in uint32_t qosCfg | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
-rtReduceAsyncWithCfgV2 | rtError_t | in void * dst; in uint64_t destMax; in const void * src; - uint64_t cnt; in rtRecudeKind_t kind; in rtDataType_t type; in rtStream_t stm; in const rtTaskCfgInfo_t * cfgInfo | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtReduceAsyncWithCfg | rtError_t | in void * dst; in uint64_t destMax; in const void * src; in uint64_t cnt; in rtRecudeKind_t kind; in rtDataType_t type; in rtStream_t stm; in uint32_t qosCfg | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
+rtReduceAsyncWithCfgV2 | rtError_t | in void * dst; in uint64_t destMax; in const void * src; in uint64_t cnt; in rtRecudeKind_t kind; in rtDataType_t type; in rtStream_t stm; in const rtTaskCfgInfo_t * cfgInfo | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtRegDeviceStateCallbackEx | rtError_t | in const char_t * regName; in rtDeviceStateCallback callback; in const rtDevCallBackDir_t notifyPos | runtime | runtime/runtime/base.h | libruntime | 8.5.0
 rtRegKernelLaunchFillFunc | rtError_t | in const char * symbol; - rtKernelLaunchFillFunc callback | runtime | runtime/runtime/rt_preload_task.h | libruntime | 8.5.0
 rtRegStreamStateCallback | rtError_t | in const char_t * regName; in const rtStreamStateCallback callback | runtime | runtime/runtime/stream.h | libruntime | 8.5.0
@@ -1230,14 +1230,14 @@ rtSetCtxINFMode | rtError_t | in bool infMode | runtime | runtime/runtime/contex
 rtSetDefaultDeviceId | rtError_t | in const int32_t deviceId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtSetDevice | rtError_t | in int32_t devId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtSetDeviceEx | rtError_t | in int32_t devId | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
-rtSetDeviceFailureMode | rtError_t | - uint64_t failureMode | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
+rtSetDeviceFailureMode | rtError_t | in uint64_t failureMode | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtSetDeviceIdByGeModelIdx | rtError_t | in uint32_t geModelIdx; in uint32_t deviceId | runtime | runtime/runtime/base.h | libruntime | 8.5.0
-rtSetDeviceSatMode | rtError_t | - rtFloatOverflowMode_t floatOverflowMode | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
+rtSetDeviceSatMode | rtError_t | in rtFloatOverflowMode_t floatOverflowMode | runtime | runtime/runtime/dev.h | libruntime | 8.5.0
 rtSetDeviceWithFlags | rtError_t | in int32_t deviceId; in uint64_t flags | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
 rtSetDeviceWithoutTsd | rtError_t | in int32_t devId | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
 rtSetExceptCallback | rtError_t | - rtErrorCallback callback | runtime | runtime/runtime/base.h | libruntime | 8.5.0
 rtSetExceptionExtInfo | rtError_t | in const rtArgsSizeInfo_t *const sizeInfo | runtime | runtime/rt_external_kernel.h | libruntime | 8.5.0
-rtSetGroup | rtError_t | - int32_t groupId | runtime | runtime/runtime/context.h | libruntime | 8.5.0
+rtSetGroup | rtError_t | in int32_t groupId | runtime | runtime/runtime/context.h | libruntime | 8.5.0
 rtSetIpcMemPid | rtError_t | in const char_t * name; in int32_t[] pid; in int32_t num | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtSetIpcMemorySuperPodPid | rtError_t | in const char * name; in uint32_t sdid; in int32_t[] pid; in int32_t num | runtime | runtime/runtime/base.h | libruntime | 8.5.0
 rtSetIpcNotifyPid | rtError_t | in const char_t * name; in int32_t[] pid; in int32_t num | runtime | runtime/runtime/event.h | libruntime | 8.5.0
@@ -1251,7 +1251,7 @@ rtSetOpExecuteTimeOutWithMs | rtError_t | in uint32_t timeout | runtime | runtim
 rtSetOpWaitTimeOut | rtError_t | in uint32_t timeout | runtime | runtime/runtime/config.h | libruntime | 8.5.0
 rtSetProfDirEx | rtError_t | - const char_t * profDir; - const char_t * address; - const char_t * jobCtx | runtime | runtime/runtime/base.h | libruntime | 8.5.0
 rtSetSocVersion | rtError_t | - const char_t * ver | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
-rtSetStreamOverflowSwitch | rtError_t | in rtStream_t stm; - uint32_t flags | runtime | runtime/runtime/stream.h | libruntime | 8.5.0
+rtSetStreamOverflowSwitch | rtError_t | in rtStream_t stm; in uint32_t flags | runtime | runtime/runtime/stream.h | libruntime | 8.5.0
 rtSetStreamSqLock | rtError_t | - rtStream_t stm | runtime | runtime/rt_external_model.h | libruntime | 8.5.0
 rtSetStreamSqUnlock | rtError_t | - rtStream_t stm | runtime | runtime/rt_external_model.h | libruntime | 8.5.0
 rtSetStreamTag | rtError_t | in rtStream_t stm; in uint32_t geOpTag | runtime | runtime/runtime/rt_stars.h | libruntime | 8.5.0
@@ -1272,7 +1272,7 @@ rtSnapShotProcessRestore | rtError_t | void | runtime | runtime/runtime/rts/rts_
 rtSnapShotProcessUnlock | rtError_t | void | runtime | runtime/runtime/rts/rts_snapshot.h | libruntime | 8.5.0
 rtStarsTaskLaunch | rtError_t | in const void * taskSqe; in uint32_t sqeLen; in rtStream_t stm | runtime | runtime/runtime/rt_stars.h | libruntime | 8.5.0
 rtStarsTaskLaunchWithFlag | rtError_t | in const void * taskSqe; in uint32_t sqeLen; in rtStream_t stm; in uint32_t flag | runtime | runtime/runtime/rt_stars.h | libruntime | 8.5.0
-rtStartADCProfiler | rtError_t | - void ** addr; - uint32_t length | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
+rtStartADCProfiler | rtError_t | - void ** addr; in uint32_t length | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtStartOnlineProf | rtError_t | in rtStream_t stm; in uint32_t sampleNum | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtStopADCProfiler | rtError_t | - void * addr | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtStopOnlineProf | rtError_t | in rtStream_t stm | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
@@ -1280,7 +1280,7 @@ rtStreamAbort | rtError_t | in rtStream_t stm | runtime | runtime/runtime/stream
 rtStreamActive | rtError_t | in rtStream_t activeStream; in rtStream_t stm | runtime | runtime/runtime/stream.h | libruntime | 8.5.0
 rtStreamAddToModel | rtError_t | in rtStream_t stm; in rtModel_t captureMdl | runtime | runtime/rt_external_model.h | libruntime | 8.5.0
 rtStreamBeginCapture | rtError_t | in rtStream_t stm; in const rtStreamCaptureMode mode | runtime | runtime/runtime/stream.h | libruntime | 8.5.0
-rtStreamClear | rtError_t | in rtStream_t stm; - rtClearStep_t step | runtime | runtime/runtime/stream.h | libruntime | 8.5.0
+rtStreamClear | rtError_t | in rtStream_t stm; in rtClearStep_t step | runtime | runtime/runtime/stream.h | libruntime | 8.5.0
 rtStreamCreate | rtError_t | inout rtStream_t * stm; in int32_t priority | runtime | runtime/runtime/stream.h | libruntime | 8.5.0
 rtStreamCreateByGrp | rtError_t | inout rtStream_t * stm; in int32_t priority; in uint32_t flags; in rtDvppGrp_t grp | runtime | runtime/rt_external_stars.h | libruntime | 8.5.0
 rtStreamCreateWithConfig | rtError_t | inout rtStream_t * stm; in rtStreamConfigHandle * handle | runtime | runtime/runtime/stream.h | libruntime | 8.5.0
@@ -1318,14 +1318,14 @@ rtUnSubscribeReport | rtError_t | in uint64_t threadId; in rtStream_t stm | runt
 rtUnbindHostPid | rtError_t | in rtBindHostpidInfo info | runtime | runtime/rt_external_base.h | libruntime | 8.5.0
 rtUnmapMem | rtError_t | in void * devPtr | runtime | runtime/runtime/mem.h | libruntime | 8.5.0
 rtUnsetDeviceIdByGeModelIdx | rtError_t | in uint32_t geModelIdx; in uint32_t deviceId | runtime | runtime/runtime/base.h | libruntime | 8.5.0
-rtVectorCoreKernelLaunch | rtError_t | - const void * stubFunc; in uint32_t numBlocks; - rtArgsEx_t * argsInfo; - rtSmDesc_t * smDesc; in rtStream_t stm; - uint32_t flags; in const rtTaskCfgInfo_t * cfgInfo | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
+rtVectorCoreKernelLaunch | rtError_t | - const void * stubFunc; in uint32_t numBlocks; - rtArgsEx_t * argsInfo; - rtSmDesc_t * smDesc; in rtStream_t stm; in uint32_t flags; in const rtTaskCfgInfo_t * cfgInfo | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtVectorCoreKernelLaunchWithHandle | rtError_t | in void * hdl; in const uint64_t tilingKey; in uint32_t numBlocks; in rtArgsEx_t * argsInfo; in rtSmDesc_t * smDesc; in rtStream_t stm; in const rtTaskCfgInfo_t * cfgInfo | runtime | runtime/runtime/kernel.h | libruntime | 8.5.0
 rtWriteValue | rtError_t | in rtWriteValueInfo_t *const info; in const rtStream_t stm | runtime | runtime/runtime/event.h | libruntime | 8.5.0
 rtWriteValuePtr | rtError_t | in void *const writeValueInfo; in const rtStream_t stm; in void *const pointedAddr | runtime | runtime/runtime/rts/rts_stars.h | libruntime | 8.5.0
 rtXpuSetTaskFailCallback | rtError_t | in rtXpuDevType devType; in const char_t * moduleName; in rtTaskFailCallback callback | runtime | runtime/rt_external_device.h | libruntime | 9.0.0
 rtsActiveStream | rtError_t | in rtStream_t activeStream; in rtStream_t stream | runtime | runtime/runtime/rts/rts_stream.h | libruntime | 8.5.0
 rtsBinaryGetDevAddress | rtError_t | in const rtBinHandle binHandle; out void ** bin; out uint32_t * binSize | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
-rtsBinaryLoadFromData | rtError_t | - const void *const data; - const uint64_t length; - const rtLoadBinaryConfig_t *const optionalCfg; - rtBinHandle * handle | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
+rtsBinaryLoadFromData | rtError_t | - const void *const data; in const uint64_t length; - const rtLoadBinaryConfig_t *const optionalCfg; - rtBinHandle * handle | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
 rtsBinaryLoadFromFile | rtError_t | - const char_t *const binPath; - const rtLoadBinaryConfig_t *const optionalCfg; - rtBinHandle * handle | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
 rtsBinaryUnload | rtError_t | - const rtBinHandle binHandle | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
 rtsCallbackLaunch | rtError_t | in rtCallback_t callBackFunc; in void * fnData; in rtStream_t stm; in bool isBlock | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
@@ -1350,9 +1350,9 @@ rtsDebugSetDumpMode | rtError_t | in const uint64_t mode | runtime | runtime/run
 rtsDeviceCanAccessPeer | rtError_t | in uint32_t devId; in uint32_t peerDevice; - int32_t * canAccessPeer | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsDeviceGetBareTgid | rtError_t | inout uint32_t * pid | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtsDeviceGetCapability | rtError_t | in int32_t deviceId; in int32_t devFeatureType; out int32_t * val | runtime | runtime/rt_external_device.h | libruntime | 8.5.0
-rtsDeviceGetInfo | rtError_t | - uint32_t deviceId; in rtDevAttr attr; out int64_t * val | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
+rtsDeviceGetInfo | rtError_t | in uint32_t deviceId; in rtDevAttr attr; out int64_t * val | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtsDeviceGetStreamPriorityRange | rtError_t | inout int32_t * leastPriority; inout int32_t * greatestPriority | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
-rtsDeviceResetForce | rtError_t | - int32_t devId | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
+rtsDeviceResetForce | rtError_t | in int32_t devId | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtsDeviceStatusQuery | rtError_t | in const uint32_t devId; out rtDeviceStatus * deviceStatus | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtsDeviceSynchronize | rtError_t | in int32_t timeout | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtsDeviceTaskAbort | rtError_t | in int32_t devId; in uint32_t timeout | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
@@ -1374,7 +1374,7 @@ rtsEventWait | rtError_t | in rtStream_t stream; in rtEvent_t evt; in uint32_t t
 rtsFree | rtError_t | inout void * devPtr | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsFreeHost | rtError_t | in void * hostPtr | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsFuncGetAddr | rtError_t | - const rtFuncHandle funcHandle; - void ** aicAddr; - void ** aivAddr | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
-rtsFuncGetByEntry | rtError_t | - const rtBinHandle binHandle; - const uint64_t funcEntry; - rtFuncHandle * funcHandle | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
+rtsFuncGetByEntry | rtError_t | - const rtBinHandle binHandle; in const uint64_t funcEntry; - rtFuncHandle * funcHandle | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
 rtsFuncGetByName | rtError_t | - const rtBinHandle binHandle; - const char_t * kernelName; - rtFuncHandle * funcHandle | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
 rtsFuncGetName | rtError_t | in const rtFuncHandle funcHandle; in const uint32_t maxLen; out char_t *const name | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
 rtsGetCmoDescSize | rtError_t | out size_t * size | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
@@ -1386,23 +1386,23 @@ rtsGetErrorVerbose | rtError_t | in const uint32_t deviceId; out rtErrorInfo *co
 rtsGetFloatOverflowStatus | rtError_t | in void *const outputAddrPtr; in const uint64_t outputSize; in rtStream_t stm | runtime | runtime/rt_external_kernel.h | libruntime | 8.5.0
 rtsGetHardwareSyncAddr | rtError_t | out void ** addr | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
 rtsGetInterCoreSyncAddr | rtError_t | - uint64_t * addr; - uint32_t * len | runtime | runtime/runtime/rts/rts_ffts.h | libruntime | 8.5.0
-rtsGetLogicDevIdByPhyDevId | rtError_t | - int32_t phyDevId; - int32_t *const logicDevId | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
+rtsGetLogicDevIdByPhyDevId | rtError_t | in int32_t phyDevId; - int32_t *const logicDevId | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtsGetLogicDevIdByUserDevId | rtError_t | in const int32_t userDevId; out int32_t *const logicDevId | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtsGetMemcpyDescSize | rtError_t | in rtMemcpyKind kind; out size_t * descSize | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsGetNonCacheAddrOffset | rtError_t | in uint32_t deviceId; out uint64_t * offset | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
 rtsGetOpExecuteTimeOut | rtError_t | out uint32_t *const timeout | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtsGetP2PStatus | rtError_t | in uint32_t devIdDes; in uint32_t phyIdSrc; inout uint32_t * status | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsGetPairDevicesInfo | rtError_t | in uint32_t devId; in uint32_t otherDevId; in int32_t infoType; inout uint64_t * val | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
-rtsGetPhyDevIdByLogicDevId | rtError_t | - int32_t logicDevId; - int32_t *const phyDevId | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
-rtsGetPrimaryCtxState | rtError_t | - const int32_t devId; out uint32_t * flags; out int32_t * active | runtime | runtime/runtime/rts/rts_context.h | libruntime | 8.5.0
+rtsGetPhyDevIdByLogicDevId | rtError_t | in int32_t logicDevId; - int32_t *const phyDevId | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
+rtsGetPrimaryCtxState | rtError_t | in const int32_t devId; out uint32_t * flags; out int32_t * active | runtime | runtime/runtime/rts/rts_context.h | libruntime | 8.5.0
 rtsGetResInCurrentThread | rtError_t | in const rtDevResLimitType_t type; out uint32_t *const value | runtime | runtime/runtime/rts/rts_stream.h | libruntime | 8.5.0
 rtsGetRunMode | rtError_t | - rtRunMode * runMode | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
-rtsGetSocVersion | rtError_t | - char_t * ver; - const uint32_t maxLen | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
+rtsGetSocVersion | rtError_t | - char_t * ver; in const uint32_t maxLen | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtsGetStreamResLimit | rtError_t | in const rtStream_t stm; in const rtDevResLimitType_t type; out uint32_t *const value | runtime | runtime/runtime/rts/rts_stream.h | libruntime | 8.5.0
 rtsGetSysParamOpt | rtError_t | in const rtSysParamOpt configOpt; out int64_t *const configVal | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtsGetThreadLastTaskId | rtError_t | out uint32_t * taskId | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
 rtsGetUserDevIdByLogicDevId | rtError_t | in const int32_t logicDevId; out int32_t *const userDevId | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
-rtsHostRegister | rtError_t | - void * ptr; - uint64_t size; - rtHostRegisterType type; - void ** devPtr | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
+rtsHostRegister | rtError_t | - void * ptr; in uint64_t size; in rtHostRegisterType type; - void ** devPtr | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsHostUnregister | rtError_t | - void * ptr | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsIpcMemClose | rtError_t | in const char_t * key | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsIpcMemGetExportKey | rtError_t | in const void * ptr; in size_t size; out char_t * key; in uint32_t len; in uint64_t flags | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
@@ -1445,9 +1445,9 @@ rtsMemGetInfo | rtError_t | in rtMemInfoType memInfoType; out size_t * freeSize;
 rtsMemImportFromShareableHandle | rtError_t | in uint64_t shareableHandle; in int32_t devId; out rtDrvMemHandle * handle | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsMemInvalidCache | rtError_t | in void * base; in size_t len | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsMemMallocPhysical | rtError_t | out rtMemHandle * handle; in size_t size; in rtMallocPolicy policy; in rtMallocConfig_t * cfg | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
-rtsMemMap | rtError_t | in void * virPtr; in size_t size; in size_t offset; in rtMemHandle handle; - uint64_t flags | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
+rtsMemMap | rtError_t | in void * virPtr; in size_t size; in size_t offset; in rtMemHandle handle; in uint64_t flags | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsMemReserveAddress | rtError_t | in void ** virPtr; in size_t size; in rtMallocPolicy policy; in void * expectAddr; in rtMallocConfig_t * cfg | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
-rtsMemSetPidToShareableHandle | rtError_t | in uint64_t shareableHandle; in int[] pid; - uint32_t pidNum | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
+rtsMemSetPidToShareableHandle | rtError_t | in uint64_t shareableHandle; in int[] pid; in uint32_t pidNum | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsMemUnmap | rtError_t | - void * virPtr | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsMemcpy | rtError_t | in void * dst; in uint64_t destMax; in const void * src; in uint64_t cnt; in rtMemcpyKind kind; in rtMemcpyConfig_t * config | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
 rtsMemcpy2D | rtError_t | in rtMemcpy2DParams_t * params; in rtMemcpyConfig_t * config | runtime | runtime/runtime/rts/rts_mem.h | libruntime | 8.5.0
@@ -1492,7 +1492,7 @@ rtsRegKernelLaunchFillFunc | rtError_t | in const char_t * symbol; in rtKernelLa
 rtsRegStreamStateCallback | rtError_t | in const char_t * regName; in rtsStreamStateCallback callback; in void * args | runtime | runtime/runtime/rts/rts_stream.h | libruntime | 8.5.0
 rtsRegisterCpuFunc | rtError_t | - rtBinHandle binHandle; - const char_t *const funcName; - const char_t *const kernelName; - rtFuncHandle * funcHandle | runtime | runtime/runtime/rts/rts_kernel.h | libruntime | 8.5.0
 rtsRepairError | rtError_t | in const uint32_t deviceId; in const rtErrorInfo *const errorInfo | runtime | runtime/runtime/rt_ras.h | libruntime | 8.5.0
-rtsResetDevice | rtError_t | - int32_t devId | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
+rtsResetDevice | rtError_t | in int32_t devId | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtsResetDeviceResLimit | rtError_t | in const int32_t devId | runtime | runtime/runtime/rts/rts_device.h | libruntime | 8.5.0
 rtsResetFloatOverflowStatus | rtError_t | in rtStream_t stm | runtime | runtime/rt_external_kernel.h | libruntime | 8.5.0
 rtsResetStreamResLimit | rtError_t | in rtStream_t stm | runtime | runtime/runtime/rts/rts_stream.h | libruntime | 8.5.0
