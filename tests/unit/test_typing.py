@@ -1,4 +1,4 @@
-"""What editors and type checkers know: the annotations hold for a user's program, and the public names are all there."""
+"""What editors and type checkers know: annotations hold for a user's program, and the public names are all there."""
 
 from __future__ import annotations
 
