@@ -318,6 +318,7 @@ def compile(
     ValueError
         For options that contradict each other.
     """
+    check_target(sources, soc, arch)  # what the caller can mend at once, before what must be installed
     plan = make_plan(
         sources, soc=soc, arch=arch, core=core, simt=simt, shared=shared, kernels=kernels, include=include,
         define=define, options=options, link_options=link_options, optimize=optimize, debug=debug, std=std,
@@ -352,6 +353,8 @@ def make_plan(
     if optimize not in (0, 2, 3):
         raise ValueError(f"optimize={optimize!r}: bisheng documents 0, 2 and 3")
     language = _language(language, paths, simt, shared, tools)
+    if simt and npu_arch != "dav-3510":
+        raise ValueError(f"simt=True is for Ascend 950 (dav-3510); {soc or arch} is {npu_arch}")
     common = [f"-std={std}", f"-O{optimize}", *(["-g"] if debug else [])]
     macros = [f"-D{name}" for name in _defines(define)]
     folders = [f"-I{os.path.abspath(os.fspath(folder))}" for folder in include]
@@ -415,16 +418,24 @@ def make_plan(
     )
 
 
+def check_target(sources: Union[StrPath, Sequence[StrPath]], soc: Optional[str], arch: Optional[str]) -> None:
+    """Raise what `compile` raises for sources that are not there and for a SoC that it does not know."""
+    _sources(sources)
+    _npu_arch(soc, arch)
+
+
 def run_plan(
     plan: Plan, *, output: Optional[StrPath] = None, cache: bool = True, timeout: Optional[float] = None
 ) -> CompiledKernel:
     """Run the command lines, or take what they made before. Parameters and exceptions are those of `compile`."""
     if not cache and output is None:
         raise ValueError("cache=False leaves no place for the object: give output='add.o'")
+    if output is not None and not (folder := Path(os.path.abspath(os.fspath(output))).parent).is_dir():
+        raise FileNotFoundError(f"there is no folder {folder} for the result")
     if not cache:
-        with tempfile.TemporaryDirectory(prefix="pyacl-") as folder:
-            log = _build(plan, Path(folder), timeout)
-            return CompiledKernel(_deliver(plan, Path(folder), output), plan, log, False)
+        with tempfile.TemporaryDirectory(prefix="pyacl-") as work:
+            log = _build(plan, Path(work), timeout)
+            return CompiledKernel(_deliver(plan, Path(work), output), plan, log, False)
     root = cache_folder()
     key = _key(plan)
     entry = _lookup(root / key)

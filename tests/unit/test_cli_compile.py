@@ -67,6 +67,16 @@ def test_dry_run_shows_and_runs_nothing(pyacl_compile, cann):
     assert out.splitlines()[1] == f"{cann.folder}/ld.lld -m aicorelinux -Ttext=0 add.obj -static -o add.o"
     shown = json.loads(pyacl_compile("add.cpp", "--soc", "Ascend910B1", "--dry-run", "--json")[1])
     assert [command[0] for command in shown["commands"]] == [str(cann.bisheng), f"{cann.folder}/ld.lld"]
+    assert shown["sidecar"] is None and shown["output"] == "add.o"
+
+
+def test_dry_run_shows_what_comes_of_it(pyacl_compile, cann):
+    words = ("add.cpp", "--soc", "Ascend910B1", "--language", "cce", "--dry-run", "-o", "out/k.o")
+    lines = pyacl_compile(*words)[1].splitlines()
+    assert lines[2] == "# in a folder of their own; then add.o becomes out/k.o"
+    assert lines[3].startswith('# where it says nothing about itself, with out/k.json beside it: {"magic": "RT_DEV_')
+    shown = json.loads(pyacl_compile(*words, "--json")[1])
+    assert shown["sidecar"]["magic"] == "RT_DEV_BINARY_MAGIC_ELF_AIVEC" and shown["output"] == "out/k.o"
 
 
 def test_dry_run_needs_no_compiler(pyacl_compile):

@@ -188,7 +188,8 @@ def test_kernels_are_found_in_the_source(source, text, names):
         (dict(soc="Ascend910B1", optimize=1), ValueError, "optimize=1"),
         (dict(soc="Ascend910B1", language="c"), ValueError, "neither 'asc' nor 'cce'"),
         (dict(soc="Ascend910B1", language="asc", core="vector"), ValueError, "takes them from the source"),
-        (dict(soc="Ascend910B1", language="cce", simt=True), ValueError, "CCE has no SIMT"),
+        (dict(arch="dav-3510", language="cce", simt=True), ValueError, "CCE has no SIMT"),
+        (dict(soc="Ascend910B1", simt=True), ValueError, r"for Ascend 950 \(dav-3510\); Ascend910B1 is dav-2201"),
         (dict(soc="Ascend910B1", language="cce", shared=True), ValueError, "<<<>>>"),
         (dict(soc="Ascend910B1", shared=True, core="cube"), ValueError, "source says it all"),
         (dict(soc="Ascend310P3", language="cce", core="mix"), ValueError, "has aicore, vector"),
@@ -199,6 +200,22 @@ def test_kernels_are_found_in_the_source(source, text, names):
 def test_contradictions_are_refused(source, arguments, error, message):
     with pytest.raises(error, match=message):
         make_plan(source(), toolchain=CANN9, **arguments)
+
+
+def test_what_the_caller_can_mend_comes_before_what_must_be_installed(source, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ValueError, match="for which NPU"):
+        compiler.compile(source(), compiler=tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no source"):
+        compiler.compile(tmp_path / "missing.cpp", soc="Ascend910B1", compiler=tmp_path)
+    with pytest.raises(CompilerNotFoundError):
+        compiler.compile(source(), soc="Ascend910B1", compiler=tmp_path)
+
+
+def test_a_folder_that_is_missing_shows_before_anything_is_run(source, standin, tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no folder .*nowhere for the result"):
+        compiler.compile(source(), soc="Ascend910B1", compiler=standin.root, output=tmp_path / "nowhere" / "k.o")
+    assert standin.calls() == []
 
 
 def test_refusals_about_sources(source, tmp_path):

@@ -9,10 +9,20 @@ import argparse
 import json
 import shlex
 import sys
+from pathlib import Path
 from typing import Any
 
 from pyacl import objfile
-from pyacl.compiler import CompileError, CompilerNotFoundError, Toolchain, cache_folder, make_plan, run_plan
+from pyacl.compiler import (
+    CompileError,
+    CompilerNotFoundError,
+    Plan,
+    Toolchain,
+    cache_folder,
+    check_target,
+    make_plan,
+    run_plan,
+)
 
 _EPILOG = """\
 examples:
@@ -61,6 +71,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     try:
+        check_target(args.sources, args.soc, args.arch)
         toolchain = _toolchain(args)
         plan = make_plan(
             args.sources, soc=args.soc, arch=args.arch, core=args.core, simt=args.simt, shared=args.shared,
@@ -69,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             language=args.language, toolchain=toolchain,
         )  # fmt: skip
         if args.dry_run:
-            _show(plan.commands, args.json)
+            _show(plan, args.output or plan.product, args.json)
             return 0
         made = run_plan(plan, output=args.output or plan.product, cache=not args.no_cache, timeout=args.timeout)
     except CompilerNotFoundError as error:
@@ -102,15 +113,21 @@ def _toolchain(args: argparse.Namespace) -> Toolchain | None:
     except CompilerNotFoundError as error:
         if not args.dry_run:
             raise
-        print(f"note: {str(error).splitlines()[0]} The commands are those for CANN 9 and later.", file=sys.stderr)
+        language = "" if args.language else " The commands are those for CANN 9 and later."
+        print(f"note: {str(error).splitlines()[0]}{language}", file=sys.stderr)
         return None
 
 
-def _show(commands: tuple[tuple[str, ...], ...], as_json: bool) -> None:
+def _show(plan: Plan, output: str, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"commands": [list(command) for command in commands]}, indent=2))
-    else:
-        print("\n".join(shlex.join(command) for command in commands))
+        shown = {"commands": [list(command) for command in plan.commands], "sidecar": plan.sidecar, "output": output}
+        print(json.dumps(shown, indent=2))
+        return
+    print("\n".join(shlex.join(command) for command in plan.commands))
+    print(f"# in a folder of their own; then {plan.product} becomes {output}")
+    if plan.sidecar is not None:
+        beside = Path(output).with_suffix(".json")
+        print(f"# where it says nothing about itself, with {beside} beside it: {json.dumps(plan.sidecar)}")
 
 
 def _fail(error: Exception, code: int) -> int:
