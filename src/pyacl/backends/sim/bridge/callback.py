@@ -72,6 +72,7 @@ def runtime_launch_callback(sim: Machine, function: int, argument: int, stream: 
 @answers("aclrtSubscribeReport", "rtSubscribeReport", "rtsSubscribeReport")
 def subscribe_report(sim: Machine, thread: int, stream: int) -> None:
     _refuse_mixture(sim, stream, host_functions=False)
+    sim.current_context()
     sim.area(Reports).subscribe(thread, _any_stream(sim, stream, "aclrtSubscribeReport"))
 
 

@@ -7,6 +7,7 @@ from ..engine.event import DEFAULT, DEVICE_USE_ONLY, EXTERNAL, IPC, Event, Event
 from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
 from ..engine.refusals import out_of_range
+from ..engine.stream import CPU_SCHEDULE
 from . import hostmem
 from .registry import answers, require, runtime_require
 
@@ -120,6 +121,8 @@ def record_event(sim: Machine, event: int, stream: int) -> None:
             return
         target.recorder.record_event(found, target)
         return
+    if target.flags & CPU_SCHEDULE:
+        return  # nothing reaches the device on such a stream: the event stays as it was
     found.record(target, "aclrtRecordEvent")
 
 

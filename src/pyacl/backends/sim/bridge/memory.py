@@ -104,12 +104,11 @@ def _malloc_with_config(sim: Machine, dev_ptr: int, size: int, policy: int, conf
     for attribute, value in _attributes(config) if config else ():
         if attribute == _ATTR_DEVICE:
             wanted = value & 0xFFFFFFFF
-            if wanted >= len(sim.devices):
-                raise driver(f"deviceid={wanted} is invalid")
             if wanted != device:
                 raise RuntimeLayerError(107000, "EH9999", f"invalid drv devId={wanted}, should be {device}")
         elif attribute not in (_ATTR_RSV, _ATTR_MODULE):
-            raise driver(f"Parse rtMallocConfig failed: invalid attribute {attribute}")
+            text = f"Parse rtMallocConfig failed: invalid attribute {attribute}"
+            raise RuntimeLayerError(107000, "EE9999", text, explained=False)
     block = sim.area(Memory).allocate(device, _round(size), size, _PAGES.get(policy & 0xFF, 0), kind)
     hostmem.write_pointer(dev_ptr, block.base)
 
@@ -156,7 +155,8 @@ def malloc_host_with_cfg(sim: Machine, ptr: int, size: int, cfg: int) -> None:
                 raise out_of_range(attribute, "attr->attr", str(_ATTR_MODULE))
     sim.current_context()
     if shared == 1:
-        raise unsupported("The driver does not support unified virtual addresses", "EE9999")
+        text = "The driver does not support unified virtual addresses"
+        raise RuntimeLayerError(207000, "EE9999", text, explained=False)
     _host_memory(sim, ptr, size, "aclrtMallocHostWithCfg")
 
 
@@ -293,6 +293,7 @@ def mem_invalidate(sim: Machine, dev_ptr: int, size: int) -> None:
 
 _DDR, _HBM, _DDR_HUGE, _DDR_NORMAL, _HBM_HUGE, _HBM_NORMAL = range(6)
 _DDR_P2P_HUGE, _DDR_P2P_NORMAL, _HBM_P2P_HUGE, _HBM_P2P_NORMAL, _HBM_HUGE1G, _HBM_P2P_HUGE1G, _LAST_INFO = range(6, 13)
+_KNOWN_INFO = 17  # the runtime knows more kinds than the acl layer has names for
 _P2P = frozenset((_DDR_P2P_HUGE, _DDR_P2P_NORMAL, _HBM_P2P_HUGE, _HBM_P2P_NORMAL))
 #: chips whose memory is DDR: what they are asked about HBM they answer for DDR
 _DDR_CHIPS = frozenset(("Ascend310P", "Ascend310B"))
@@ -304,12 +305,12 @@ _DDR_CHIPS = frozenset(("Ascend310P", "Ascend310B"))
     partly="normal and huge pages are not told apart: both report the whole memory",
 )
 def get_mem_info(sim: Machine, attr: int, free: int, total: int) -> None:
-    if attr > _LAST_INFO:
+    if attr > _KNOWN_INFO:
         raise RuntimeLayerError(107016, "EE9999", f"Invalid memInfoType={attr}")
     device = sim.current_context().device.index
     memory = sim.area(Memory)
     is_ddr = attr in (_DDR, _DDR_HUGE, _DDR_NORMAL, _DDR_P2P_HUGE, _DDR_P2P_NORMAL)
-    if attr in _P2P or (is_ddr and sim.profile.family not in _DDR_CHIPS) or attr == _LAST_INFO:
+    if attr in _P2P or (is_ddr and sim.profile.family not in _DDR_CHIPS) or attr >= _LAST_INFO:
         there, left = 0, 0
     else:
         there, left = memory.capacity, memory.free_bytes(device)

@@ -10,7 +10,7 @@ from ..engine.failures import AclLayerError, RuntimeLayerError, UndefinedBehavio
 from ..engine.machine import Machine
 from ..engine.models import Activate, Switch
 from ..engine.refusals import out_of_range
-from ..engine.stream import DEVICE_USE_ONLY, LEAST_PRIORITY, NOT_SYNCHRONIZED, PERSISTENT, Stream
+from ..engine.stream import CPU_SCHEDULE, DEVICE_USE_ONLY, LEAST_PRIORITY, NOT_SYNCHRONIZED, PERSISTENT, Stream
 from . import hostcall, hostmem
 from .registry import answers, runtime_require
 
@@ -188,6 +188,8 @@ def runtime_stream_query(sim: Machine, stream: int) -> int:
         raise RuntimeLayerError(
             207000, "EE1001", f"Sink stream does not support stream query, stream_id={found.number}"
         )
+    if found.flags & CPU_SCHEDULE:
+        return 507004  # it has no queue on the device, and is never seen to be complete
     idle = found.idle
     if not idle:
         sim.scheduler.step([found])

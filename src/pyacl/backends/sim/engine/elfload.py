@@ -51,6 +51,14 @@ _Symbols = tuple[list["RawKernel"], dict[str, tuple[int, int]]]
 class LoadFailure(Exception):
     """The library does not load this; the text says why."""
 
+    message_code = "EE1001"
+
+
+class NoKernels(LoadFailure):
+    """The kernels and their metadata are at fault: the library is left with a null list of kernels."""
+
+    message_code = "EE1004"
+
 
 class RawKernel:
     """One function symbol, with what its metadata section says about it."""
@@ -164,12 +172,15 @@ def read(data: bytes, machine: int, features: AbstractSet[str]) -> Binary:
         elif name == _META:
             words = (record.payload[:4] for record in tlvs(content) if record.type == IMPLICIT)
             implicit |= {int.from_bytes(word, "little") for word in words}
-    kernels, variables = _symbols(file, sections)
     complete = False
-    if machine == MIX or update:
-        complete = _apply(kernels, metas, features)
-    for kernel in kernels:
-        _finish(kernel, metas.get(kernel.name), features)
+    try:
+        kernels, variables = _symbols(file, sections)
+        if machine == MIX or update:
+            complete = _apply(kernels, metas, features)
+        for kernel in kernels:
+            _finish(kernel, metas.get(kernel.name), features)
+    except LoadFailure as why:
+        raise NoKernels(str(why)) from None
     return Binary(kernels, complete, degenerate, implicit, text_offset, text_size, file.number(18, 2), variables)
 
 

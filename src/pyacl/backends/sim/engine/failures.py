@@ -30,12 +30,15 @@ class AclLayerError(CallFailure):
 
 
 class RuntimeLayerError(CallFailure):
-    """Refused by the runtime layer: becomes the thread's last error."""
+    """Refused by the runtime layer: becomes the thread's last error.
+
+    `explained` is False on the few ways on which the runtime does not report the reason once more.
+    """
 
     runtime = True
 
-    def __init__(self, code: int, message_code: str | None = None, text: str = "") -> None:
-        if message_code == "EE9999":
+    def __init__(self, code: int, message_code: str | None = None, text: str = "", explained: bool = True) -> None:
+        if message_code == "EE9999" and explained:
             message_code = _REASONS.get(code, message_code)
         super().__init__(code, message_code, text)
 

@@ -120,6 +120,10 @@ class Machine:
         context = self.current_context()
         if handle == 0:
             return context.default_stream
+        stream = self.streams.find(handle)
+        if stream is None and not self.streams.was_destroyed(handle):
+            # memory that is no stream has no context in it; the library was recorded with zeroed memory
+            raise RuntimeLayerError(107003, "EE9999", f"{call}: {self.streams.why_not(handle)}")
         stream = self.streams.get(handle, call)
         if stream.context is not context:
             raise RuntimeLayerError(107003, "EE9999", f"stream is not in current ctx, stream_id={stream.number}")

@@ -848,7 +848,7 @@ class Models:
     def begin_group(self, handle: int, call: str) -> None:
         stream = self._captured(handle, call)
         if self._group_busy(stream):
-            raise refusals_group("Task group is repeatedly started, or a task group is being updated.")
+            raise _failed(GROUP_STATUS, "Task group is repeatedly started, or a task group is being updated.")
         stream.recorder.lanes[stream].group = TaskGroup()
 
     def end_group(self, handle: int, call: str) -> int:
@@ -857,7 +857,8 @@ class Models:
         lane = model.lanes[stream]
         group, lane.group = lane.group, None
         if group is None:
-            raise refusals_group("The end operation cannot be performed on a stream that has not started a task group.")
+            text = "The end operation cannot be performed on a stream that has not started a task group."
+            raise _failed(GROUP_STATUS, text)
         if model.group_error or model.status == INVALIDATED:
             raise _failed(model.group_error or INVALIDATED_CODE, "the task group is broken")
         model.groups.append(group)
@@ -880,7 +881,7 @@ class Models:
         if self._group_busy(stream):
             raise refusals_group("Unable to start update tasks because the stream is busy.")
         if group.updating:
-            raise refusals_group("The handle only can be updated by one stream.")
+            raise _failed(GROUP_STATUS, "The handle only can be updated by one stream.")
         group.updating, group.next = True, 0
         self._updates[stream] = group
         stream.divert = self

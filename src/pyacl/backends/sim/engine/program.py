@@ -256,7 +256,8 @@ class Programs:
         self.programs.remove(program.handle)
         if isinstance(why, RuntimeLayerError):
             raise why
-        raise RuntimeLayerError(INVALID, "EE1001", f"{program.source} was not loaded: {why}") from None
+        code = why.message_code if isinstance(why, LoadFailure) else "EE1001"
+        raise RuntimeLayerError(INVALID, code, f"{program.source} was not loaded: {why}") from None
 
     def _machine_of(self, magic: int) -> int:
         if magic == MAGIC_AICORE:

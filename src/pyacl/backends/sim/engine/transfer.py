@@ -382,7 +382,8 @@ def memcpy_async(
         return
     if kind != DEVICE_TO_DEVICE and stream.recorder is None and (memory.pageable(src) or memory.pageable(dst)):
         drain(machine, stream)
-        refuse_while_capturing(machine, machine.current_context())
+        if stream.context.device.lost:
+            raise stream.context.device.gone(DRIVER_ERROR)
         if memory.on_access is not None:
             memory.on_access(call, Access(((src, count),), ((dst, count),)))
         memory.copy(dst, src, count, call)
@@ -431,8 +432,7 @@ def memcpy2d_async(
     check_2d(dst_pitch, src_pitch, width, height)
     context = machine.current_context()
     memory = machine.area(Memory)
-    if kind == DEFAULT:
-        kind = corrected_kind(memory.locate(src)[0], memory.locate(dst)[0], kind)
+    # as with the recorded driver, which cannot tell pinned memory: kind DEFAULT is not resolved here
     if kind not in (HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE):
         raise invalid(
             "The two-dimensional asynchronous copy supports only host to device, device to host and device to device"
