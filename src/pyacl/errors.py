@@ -425,7 +425,7 @@ _CATEGORY_HINTS = {
 
 @functools.cache
 def _table() -> dict[str, dict[str, Any]]:
-    """error_codes.json, made by tools/make_error_codes.py; read at the first failure."""
+    """error_codes.json, made by tools/generate_error_codes.py; read at the first failure."""
     import json
     import pkgutil
 

@@ -59,7 +59,7 @@ FAULT_TEXT = (
 
 
 def test_data_file_is_what_the_tool_makes():
-    done = subprocess.run([sys.executable, str(ROOT / "tools/make_error_codes.py"), "--check"], capture_output=True)
+    done = subprocess.run([sys.executable, str(ROOT / "tools/generate_error_codes.py"), "--check"], capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
