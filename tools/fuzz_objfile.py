@@ -24,13 +24,15 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 from mutations import mutate  # noqa: E402
 
 from pyacl.objfile import KernelObjectError, read  # noqa: E402
-from pyacl.testing import KernelSpec, make_archive, make_host_object, make_kernel_object  # noqa: E402
+from pyacl.testing import KernelSpec, make_archive, make_host_object, make_kernel_object, make_sidecar  # noqa: E402
 
 #: Seconds and bytes one object of at most `SIZE_LIMIT` bytes may cost.
 TIME_LIMIT = 2.0
 MEMORY_LIMIT = 1 << 30
 SIZE_LIMIT = 1 << 17
 FOUND = ROOT / ".cache" / "fuzz"
+#: Looks at the JSON beside it, because it says nothing itself.
+WITHOUT_METADATA = make_kernel_object(["a_mix_aic", "a_mix_aiv"], metadata=False)
 
 
 class Statistics:
@@ -55,6 +57,10 @@ def inspect(data: bytes, statistics: Statistics) -> None:
     """Read everything there is to read about one object; anything but KernelObjectError is a find."""
     started = time.process_time()
     try:
+        if data[:1] == b"{":
+            # as the JSON beside an object, where whatever is wrong with it is said in words
+            beside = read(WITHOUT_METADATA, sidecar=data)
+            beside.to_dict("Ascend910B1")
         obj = read(data)
         obj.to_dict()
         obj.verdict("Ascend910B1")
@@ -85,6 +91,9 @@ def seeds(files: list[str]) -> list[bytes]:
     made.append(make_host_object(made[0], ".aicore_binary"))
     made.append(make_host_object(made[1] + bytes(5) + made[2], ".data"))
     made.append(make_archive({"one.o": make_host_object(made[4]), "a_name_too_long_for_the_header.o": made[0]}))
+    made.append(make_kernel_object("placed", arch="dav-3510", args=[8, 4, 2, 8], param_info=True))
+    made.append(b'{"AddCpu": {"opInfo": {"functionName": "RunCpuKernel", "kernelSo": "libadd.so"}}, "n": [1, null]}')
+    made.append(make_sidecar(intercoreSync=1, coreType="MIX", taskRation="1:2", opParaSize=40, debugOptions="printf"))
     real = [path.read_bytes() for path in sorted((ROOT / ".cache" / "kernels").glob("*/*.o"))]
     given = [Path(file).read_bytes() for file in files]
     return [data for data in made + real + given if len(data) <= SIZE_LIMIT]
