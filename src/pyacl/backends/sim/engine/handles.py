@@ -15,7 +15,8 @@ REMEMBERED = 100_000  # destroyed handles of a kind whose place is kept
 
 # One sequence for all kinds, so that a handle of one kind is never valid as another. The numbers look like addresses,
 # but lie above what any 64-bit system gives a program: reading through one fails, as it should.
-_numbers = itertools.count(0x00AC_1000_0000_0040, 0x40)
+_FIRST = 0x00AC_1000_0000_0040
+_numbers = itertools.count(_FIRST, 0x40)
 
 
 class HandleTable(Generic[T]):
@@ -66,6 +67,11 @@ class HandleTable(Generic[T]):
 
     def was_destroyed(self, handle: int) -> bool:
         return handle in self._dead
+
+    def is_foreign(self, handle: int) -> bool:
+        """Is it no handle of any kind, but an address? The library was recorded with zeroed memory there: in it, an
+        object belongs to no context."""
+        return handle < _FIRST
 
     def why_not(self, handle: int) -> str:
         """What is wrong with a handle that is not live."""

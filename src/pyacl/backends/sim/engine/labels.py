@@ -90,14 +90,19 @@ class Labels:
         return label.handle
 
     def destroy(self, handle: int, call: str) -> None:
+        context = self.machine.current_context()
+        if self.table.is_foreign(handle):
+            raise RuntimeLayerError(LABEL_CONTEXT, "EE9999", self.table.why_not(handle))
         label = self.table.get(handle, call)
-        if label.context is not self.machine.current_context():
+        if label.context is not context:
             raise RuntimeLayerError(LABEL_CONTEXT, "EE9999", "label is not in current ctx")
         self.table.remove(handle, call)
 
     def set(self, handle: int, stream_handle: int, call: str) -> None:
-        label = self.table.get(handle, call)
         context = self.machine.current_context()
+        if self.table.is_foreign(handle):
+            raise RuntimeLayerError(LABEL_CONTEXT, "EE9999", self.table.why_not(handle))
+        label = self.table.get(handle, call)
         if label.context is not context:
             raise RuntimeLayerError(LABEL_CONTEXT, "EE9999", "label is not in current ctx")
         stream = self.machine.own_stream(stream_handle, call)

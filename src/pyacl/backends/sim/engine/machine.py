@@ -120,9 +120,7 @@ class Machine:
         context = self.current_context()
         if handle == 0:
             return context.default_stream
-        stream = self.streams.find(handle)
-        if stream is None and not self.streams.was_destroyed(handle):
-            # memory that is no stream has no context in it; the library was recorded with zeroed memory
+        if self.streams.is_foreign(handle):
             raise RuntimeLayerError(107003, "EE9999", f"{call}: {self.streams.why_not(handle)}")
         stream = self.streams.get(handle, call)
         if stream.context is not context:

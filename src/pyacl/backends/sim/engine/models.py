@@ -749,6 +749,9 @@ class Models:
 
     def own(self, handle: int, call: str) -> Model:
         """A model, which must belong to the current context."""
+        if self.table.is_foreign(handle):
+            self.machine.current_context()
+            raise _failed(MODEL_CONTEXT, f"{call}: {self.table.why_not(handle)}")
         model = self.get(handle, call)
         if model.context is not self.machine.current_context():
             raise _failed(MODEL_CONTEXT, f"{call}: model is not in current ctx, model_id={model.number}")
@@ -756,6 +759,8 @@ class Models:
 
     def building(self, handle: int, call: str) -> Model:
         """A model that is built by hand."""
+        if self.table.is_foreign(handle):
+            return self.own(handle, call)
         model = self.get(handle, call)
         if model.captured:
             raise refusals.invalid(f"a captured model does not support {call}")

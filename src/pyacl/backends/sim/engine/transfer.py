@@ -330,6 +330,8 @@ def own_stream(machine: Machine, handle: int, call: str, what: str) -> Stream:
     context = machine.current_context()
     if handle == 0:
         return context.default_stream
+    if machine.streams.is_foreign(handle):
+        raise wrong_context(what)
     stream = machine.streams.get(handle, call)
     if stream.context is not context:
         raise wrong_context(what)
