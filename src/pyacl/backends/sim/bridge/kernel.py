@@ -158,7 +158,8 @@ def binary_get_function_by_entry(sim: Machine, bin_handle: int, func_entry: int,
 def binary_get_dev_address(sim: Machine, bin_handle: int, bin_addr: int, bin_size: int) -> None:
     if not bin_handle:
         raise refusals.inner_null("binHandle")
-    runtime_require(bin_addr, "bin")
+    if not bin_addr:
+        raise refusals.invalid("bin is a null pointer")
     program = _program(sim, bin_handle, "aclrtBinaryGetDevAddress")
     device = sim.current_context().device
     program.bring_to(device)
@@ -345,8 +346,8 @@ def _positive(value: int, name: str) -> None:
         raise refusals.bad_value(value, name, "must be greater than zero")
 
 
-def _handle(sim: Machine, handle: int, call: str) -> Arguments:
-    return sim.area(Handles).get(handle, call)
+def _handle(sim: Machine, handle: int, call: str, message_code: str = "EE1004") -> Arguments:
+    return sim.area(Handles).get(handle, call, message_code)
 
 
 @answers("aclrtKernelArgsInit")
@@ -384,7 +385,7 @@ def kernel_args_append(sim: Machine, args_handle: int, param: int, param_size: i
         _present(argsHandle=args_handle, param=param)
         _positive(param_size, "paramSize")
         _present(paramHandle=param_handle)
-    handle = _handle(sim, args_handle, "aclrtKernelArgsAppend")
+    handle = _handle(sim, args_handle, "aclrtKernelArgsAppend", "EE1001")  # it has room for no parameter
     hostmem.write_pointer(param_handle, handle.append(param, param_size))
 
 

@@ -29,6 +29,13 @@ def _write_status(sim: Machine, call: str, stream: Stream, address: int) -> None
     )
 
 
+def _some_stream(sim: Machine, handle: int) -> None:
+    """Without a context the null stream is a null pointer."""
+    context = sim.find_context()
+    if not handle and (context is None or not context.alive):
+        raise RuntimeLayerError(107000, "EE1004", "curStm is a null pointer")
+
+
 @answers("aclrtGetOverflowStatus", required="address", partly="always zero")
 @answers("rtGetDeviceSatStatus")
 def get_overflow_status(sim: Machine, address: int, size: int, stream: int) -> None:
@@ -48,6 +55,7 @@ def get_float_overflow_status(sim: Machine, address: int, size: int, stream: int
     "aclrtResetOverflowStatus", "aclrtResetFloatOverflowStatus", "rtCleanDeviceSatStatus", "rtsResetFloatOverflowStatus"
 )
 def reset_overflow_status(sim: Machine, stream: int) -> None:
+    _some_stream(sim, stream)
     _not_captured(sim, stream)
     sim.own_stream(stream, "aclrtResetOverflowStatus").submit(Work("aclrtResetOverflowStatus", _nothing, locked=True))
 
@@ -81,10 +89,7 @@ def npu_get_float_status(sim: Machine, address: int, size: int, mode: int, strea
     "rtsNpuClearFloatOverFlowDebugStatus",
 )
 def npu_clear_float_status(sim: Machine, mode: int, stream: int) -> None:
-    if not stream:
-        context = sim.find_context()
-        if context is None or not context.alive:
-            raise RuntimeLayerError(107000, "EE1004", "curStm is a null pointer")
+    _some_stream(sim, stream)
     _not_captured(sim, stream)
     sim.own_stream(stream, "aclrtNpuClearFloatOverFlowStatus").submit(
         Work("aclrtNpuClearFloatOverFlowStatus", _nothing, locked=True)

@@ -233,11 +233,11 @@ def memcpy_batch_async_v2(
 # ---- by descriptor and by offset -----------------------------------------------------------------------------
 
 
-def _descriptor_kind(sim: Machine, kind: int) -> None:
+def _descriptor_kind(sim: Machine, kind: int, message_code: str = "EE1001") -> None:
     if sim.profile.family not in transfer.DESCRIPTORS:
-        raise unsupported("This chip does not support copies by descriptor", "EH9999")
+        raise unsupported("This chip does not support copies by descriptor", message_code)
     if kind != transfer.INNER:
-        raise unsupported(f"Kind should be {transfer.INNER}, but is {kind}", "EH9999")
+        raise unsupported(f"Kind should be {transfer.INNER}, but is {kind}", message_code)
 
 
 @answers("aclrtGetMemcpyDescSize")
@@ -246,7 +246,7 @@ def get_memcpy_desc_size(sim: Machine, kind: int, desc_size: int) -> None:
         raise inner_null("descSize")
     if kind > _KIND_MAX:
         raise silent()
-    _descriptor_kind(sim, kind)
+    _descriptor_kind(sim, kind, "EH9999")
     hostmem.write_u64(desc_size, 64 if sim.profile.family in ("Ascend950", "Ascend350") else transfer.DESCRIPTOR)
 
 

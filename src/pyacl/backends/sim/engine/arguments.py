@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import refusals
-from .failures import UndefinedBehavior
+from .failures import RuntimeLayerError, UndefinedBehavior
+from .handles import NO_MEMORY
 from .program import Function
 
 if TYPE_CHECKING:
@@ -80,9 +81,12 @@ class Arguments:
     def parameter(self, handle: int) -> Parameter:
         """The parameter of a parameter handle."""
         index, rest = divmod(handle - self.address - HEAD, STEP)
-        if rest or not 0 <= index < len(self.parameters):
-            raise UndefinedBehavior(f"0x{handle:x} is not a parameter of the argument handle 0x{self.address:x}")
-        return self.parameters[index]
+        if not rest and 0 <= index < len(self.parameters):
+            return self.parameters[index]
+        text = f"0x{handle:x} is not a parameter of the argument handle 0x{self.address:x}"
+        if handle < NO_MEMORY or self.machine.area(Handles).around(handle):
+            raise UndefinedBehavior(text)
+        raise refusals.invalid(text)  # as for zeroed memory, which is a parameter of 0 bytes
 
     def append(self, source: int, size: int) -> int:
         """Put a parameter into the block, from an address of the program; returns its handle."""
@@ -209,11 +213,19 @@ class Handles:
             self.machine.hazards.arguments_made(arguments)
         return arguments
 
-    def get(self, address: int, call: str) -> Arguments:
+    def get(self, address: int, call: str, message_code: str = "EE1004") -> Arguments:
+        """The handle at an address. Other memory is taken for zeroed memory, a handle without a function."""
         found = self._live.get(address)
-        if found is None:
+        if found is not None:
+            return found
+        if address < NO_MEMORY:
             raise UndefinedBehavior(f"{call}: 0x{address:x} is not an argument handle")
-        return found
+        text = f"{call}: 0x{address:x} is not an argument handle, or its initialization failed"
+        raise RuntimeLayerError(107000, message_code, text)
+
+    def around(self, address: int) -> bool:
+        """Does an address lie in one of the handles?"""
+        return any(0 <= address - start < HEAD + STEP * MAX_PARAMETERS for start in self._live)
 
 
 class Addresses:

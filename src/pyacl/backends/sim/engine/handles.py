@@ -11,6 +11,7 @@ from .failures import UndefinedBehavior
 
 T = TypeVar("T")
 
+NO_MEMORY = 0x10000  # no system has memory at lower addresses
 REMEMBERED = 100_000  # destroyed handles of a kind whose place is kept
 
 # One sequence for all kinds, so that a handle of one kind is never valid as another. The numbers look like addresses,
@@ -71,7 +72,7 @@ class HandleTable(Generic[T]):
     def is_foreign(self, handle: int) -> bool:
         """Is it no handle of any kind, but an address? The library was recorded with zeroed memory there: in it, an
         object belongs to no context."""
-        return handle < _FIRST
+        return NO_MEMORY <= handle < _FIRST
 
     def why_not(self, handle: int) -> str:
         """What is wrong with a handle that is not live."""

@@ -934,7 +934,6 @@ class Models:
 
     def execute_async(self, model_handle: int, handle: int, call: str) -> None:
         """aclmdlRIExecuteAsync."""
-        model = self.get(model_handle, call)
         stream = self.machine.streams.get(handle, call) if handle else None
         if stream is not None and stream.models:
             raise refusals.invalid("The current stream cannot be the same as the model stream.")
