@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from pyacl import objfile
 from pyacl._handle import Handle, close_after
-from pyacl.arguments import In, InOut, Layout, Out, Packed, Packer, SignatureLike, Workspace
+from pyacl.arguments import In, InOut, Layout, Out, Packed, Packer, SignatureLike, Workspace, parse_signature
 from pyacl.device import BINARY, Device, same_device
 from pyacl.errors import AclInvalidArgumentError
 from pyacl.memory import DeviceBuffer
+from pyacl.objfile import mangled
 from pyacl.objfile.arch import npu_arch_of
 from pyacl.raw import constants, types
 from pyacl.stream import Stream, StreamHandle
@@ -140,7 +141,8 @@ class KernelBinary:
         signature : str or sequence, optional
             What the kernel takes, such as ``"ptr ptr ptr u32"`` or a list of dtypes. With it, plain Python numbers are
             taken and checked. Without it, the kernels of operator packages are known to take pointers, by the roles
-            that their metadata lists; of others, each argument must have a width of its own.
+            that their metadata lists, and C++ kernels have their types in their names; of others (``extern "C"``), each
+            argument must have a width of its own.
         route : str
             How arguments reach the library: ``"user"`` memory owned by the kernel, the ``"thread"``'s buffer,
             or ``"host"`` memory handed over at each launch (CANN 8.5). ``"auto"`` takes the first that works, in this
@@ -374,16 +376,21 @@ class Kernel:
 
 
 def _recorded_signature(info: objfile.Kernel) -> Optional[SignatureLike]:
-    """What the metadata of an operator package's kernel says it takes: pointers, called by their roles.
+    """What the object says of a kernel's parameters, None where it leaves that open.
 
-    None where it lists no roles, or one that leaves open what the argument is.
+    The kernels of operator packages take pointers, which their metadata calls by their roles. A C++ name has the types.
     """
     known = info.user_arguments
-    if known is None or info.arguments is None or info.arg_size != 8 * len(info.arguments):
-        return None
-    if any(argument.role == "general" or "unknown" in argument.role + argument.pointer for argument in known):
-        return None
-    return [f"{argument.role}:ptr" for argument in known]
+    if known is not None and info.arguments is not None and info.arg_size == 8 * len(info.arguments):
+        vague = any(argument.role == "general" or "unknown" in argument.role + argument.pointer for argument in known)
+        if not vague:
+            return [f"{argument.role}:ptr" for argument in known]
+    codes = mangled.split(info.name)[1]
+    words = None if codes is None else mangled.parameter_words(codes)
+    for given in () if words is None else (words, words[1:] if info.ffts else words):  # CCE declares the FFTS address
+        if info.arg_size is None or Layout(parse_signature(given)).size == info.user_sizes[0]:
+            return given
+    return None
 
 
 def _position(value: object, args: Sequence[object]) -> int:

@@ -10,7 +10,6 @@ import ctypes
 import difflib
 import functools
 import os
-import re
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable, NamedTuple, Optional, Union
@@ -23,7 +22,7 @@ from pyacl.device import same_device
 from pyacl.errors import LibraryNotFoundError
 from pyacl.kernel import MADE_AT_LAUNCH, KernelNotFoundError, checked_blocks, launch_with_buffers
 from pyacl.memory import DeviceBuffer
-from pyacl.objfile import elf
+from pyacl.objfile import elf, mangled
 from pyacl.raw import constants
 from pyacl.session import current_session
 from pyacl.stream import Stream
@@ -360,6 +359,8 @@ def _functions(data: bytes, path: str) -> Iterator[_Function]:
     for section in file.sections:
         if section.type != _SHT_DYNSYM:
             continue
+        if section.link >= len(file.sections):
+            raise objfile.KernelObjectError(f"{path} is no library: its symbols have no names (section {section.link})")
         names = file.sections[section.link]
         count = section.size // elf.SYMBOL_DTYPE.itemsize
         table = np.frombuffer(data, elf.SYMBOL_DTYPE, count, section.offset)
@@ -374,11 +375,8 @@ def _functions(data: bytes, path: str) -> Iterator[_Function]:
 def _function(symbol: str) -> _Function:
     if symbol.startswith(_GENERATED):
         return _Function(symbol, symbol[len(_GENERATED) :], True, None)
-    match = re.match(r"_Z(\d+)", symbol)
-    if match is None:
-        return _Function(symbol, symbol, False, None)
-    end = match.end() + int(match[1])
-    return _Function(symbol, symbol[match.end() : end], False, symbol[end:])
+    name, parameters = mangled.split(symbol)
+    return _Function(symbol, name, False, parameters)
 
 
 def _kernels_inside(data: bytes) -> dict[str, objfile.Kernel]:
@@ -390,17 +388,11 @@ def _kernels_inside(data: bytes) -> dict[str, objfile.Kernel]:
     return {kernel.name: kernel for part in parts for kernel in part.kernels}
 
 
-_ITANIUM = {
-    "a": "i8", "c": "i8", "h": "u8", "s": "i16", "t": "u16", "i": "i32", "j": "u32", "l": "i64", "m": "u64",
-    "x": "i64", "y": "u64", "f": "f32", "d": "f64", "b": "bool",
-}  # fmt: skip
-
-
 def _declared(function: _Function, head: str) -> Optional[tuple[Parameter, ...]]:
     """The parameters behind the head, from a C++ symbol; None where it does not tell, or has types of its own."""
     if function.parameters is None:
         return None
-    words = _words(function.parameters)
+    words = mangled.parameter_words(function.parameters)
     wanted = ["u32", *["ptr"] * head.count(" ")]
     if words is None:
         return None
@@ -411,39 +403,3 @@ def _declared(function: _Function, head: str) -> Optional[tuple[Parameter, ...]]
             f"another one"
         )
     return parse_signature(words[len(wanted) :])
-
-
-def _words(codes: str) -> Optional[list[str]]:
-    """Itanium codes of parameters as words of a signature; None for one that is neither a number nor a pointer."""
-    seen: list[Optional[str]] = []
-
-    def parse(at: int) -> tuple[Optional[str], int]:
-        """The word of the type at a place (None for a class), and where it ends; LookupError gives up."""
-        code = codes[at]
-        if code in "PKV":
-            word, end = parse(at + 1)
-            seen.append("ptr" if code == "P" else word)
-            return seen[-1], end
-        if code == "S":
-            match = re.compile(r"S([0-9A-Z]*)_").match(codes, at)
-            if match is None:
-                raise LookupError(code)
-            return seen[int(match[1], 36) + 1 if match[1] else 0], match.end()
-        if code.isdecimal():
-            digits = re.compile(r"\d+").match(codes, at)
-            assert digits is not None
-            seen.append(None)
-            return None, digits.end() + int(digits[0])
-        return (None if code == "v" else _ITANIUM[code]), at + 1
-
-    words: list[str] = []
-    at = 0
-    try:
-        while at < len(codes) and codes != "v":
-            word, at = parse(at)
-            if word is None:
-                return None
-            words.append(word)
-    except LookupError:
-        return None
-    return words

@@ -170,6 +170,37 @@ def test_what_makes_no_signature(device, data: bytes) -> None:
     assert repr(device.load(data)["k"]) == "<Kernel k of device 0>"
 
 
+@pytest.mark.parametrize(
+    ("name", "core", "args", "shown"),
+    [
+        ("_Z6scaledPU3AS1fS0_jf", "aiv", [8, 8, 4, 4], "ptr ptr u32 f32"),
+        ("_Z6scaledPfS_jf", "mix", [8, 8, 4, 4], "ptr ptr u32 f32"),
+        ("_Z6scaledmPfS_jf", "mix", [8, 8, 4, 4], "ptr ptr u32 f32"),  # CCE: the FFTS address is declared
+        ("_Z6scaledPfS_j", "aiv", [8, 8, 4, 4, 8], None),  # not what the object records
+        ("_Z6scaled6Tiling", "aiv", [8, 8], None),
+    ],
+)
+def test_cpp_names_make_a_signature(device, name: str, core: str, args: list[int], shown: str | None) -> None:
+    kernel = device.load(make_kernel_object(name, core=core, args=args, roles=[]))["scaled"]
+    assert repr(kernel) == f"<Kernel {name}{'' if shown is None else f'({shown})'} of device 0>"
+
+
+def test_a_cpp_kernel_takes_plain_numbers(simulator) -> None:
+    name = "_Z6scaledPU3AS1fS0_jf"
+
+    def scaled(x: sim.In[np.float32], z: sim.Out[np.float32], n: np.uint32, factor: np.float32) -> None:
+        z[:n] = x[:n] * factor
+
+    sim.kernel(name, backend=simulator.backend)(scaled)
+    with pyacl.Device(0) as device:
+        kernel = device.load(make_kernel_object(name, args=[8, 8, 4, 4], roles=[]))["scaled"]
+        x, z = device.full(4, 3, np.float32), device.zeros(4, np.float32)
+        kernel[1](x, z, 3, 0.5)
+        assert z.to_host(device.default_stream).tolist() == [1.5, 1.5, 1.5, 0]
+        with pytest.raises(TypeError, match=r"argument 3 of 4 \(u32\): a Python int or a uint32 is due, not float32"):
+            kernel[1](x, z, np.float32(3), 0.5)
+
+
 def test_a_declared_signature_goes_over_the_roles(device) -> None:
     kernel = device.load(ROLES).kernel("rolled", "ptr ptr ptr u64 bytes8")
     assert repr(kernel) == "<Kernel rolled(ptr ptr ptr u64 bytes8) of device 0>"
@@ -256,9 +287,7 @@ def test_each_argument_is_compared_with_its_place(release: str, core: str) -> No
             kernel[1](np.int32(1), np.int32(1), x, z)
         with pytest.raises(TypeError, match=r"argument 2 of 4: int16 has 2 bytes and would lie at byte 8;"):
             kernel[1](x, np.int16(1), np.int32(1), z)
-        with pytest.raises(
-            TypeError, match=r"argument 2 \(u64\): u64 has 8 bytes .* reads 4 bytes at byte 8"
-        ):
+        with pytest.raises(TypeError, match=r"argument 2 \(u64\): u64 has 8 bytes .* reads 4 bytes at byte 8"):
             binary.kernel("placed", "ptr u64 i32 ptr")
 
 

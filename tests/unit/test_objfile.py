@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyacl import objfile
-from pyacl.objfile import Container, KernelObjectError, read
+from pyacl.objfile import Container, KernelObjectError, mangled, read
 from pyacl.objfile.elf import Elf, tlvs
 from pyacl.objfile.kernels import registered_name, tiling_key
 from pyacl.objfile.metadata import KernelMeta, binary_meta, kernel_meta
@@ -184,6 +184,41 @@ def test_ai_cpu_json(tmp_path: Path) -> None:
 # -- kernels -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("symbol", "name", "words"),
+    [
+        ("add_custom", "add_custom", None),
+        ("_Z10add_customPhS_S_j", "add_custom", "ptr ptr ptr u32"),
+        ("_Z10add_customPU3AS1hS0_S0_j", "add_custom", "ptr ptr ptr u32"),
+        ("_Z1kPU3AS1VKfPU3AS1fS2_S2_", "k", "ptr ptr ptr ptr"),
+        ("_Z1kv", "k", ""),
+        ("_Z1kachstijlmxyfdb", "k", "i8 i8 u8 i16 u16 i32 u32 i64 u64 i64 u64 f32 f64 bool"),
+        ("_Z1kDhDF16_DF16bu6__bf16S_", "k", "f16 f16 bf16 bf16 bf16"),
+        ("_Z1kP6TilingS_S0_", "k", None),  # S_ is the structure
+        ("_Z1kP6TilingS0_", "k", "ptr ptr"),
+        ("_Z1k6Tiling", "k", None),
+        ("_Z3addIfEvPT_S1_", "add", None),
+        ("_ZN2ns1kEPf", "_ZN2ns1kEPf", None),
+        ("_Z1kS_", "k", None),
+        ("_Z1kP", "k", None),
+        ("_Z1kU3AS1", "k", None),
+        ("_Z1k99999", "k", None),
+        ("_Z1k" + "P" * 4000 + "f", "k", None),
+        ("_Z99999999999999999999k", "_Z99999999999999999999k", None),
+    ],
+)
+def test_what_a_cpp_name_says(symbol: str, name: str, words: str | None) -> None:
+    found, codes = mangled.split(symbol)
+    parsed = None if codes is None else mangled.parameter_words(codes)
+    assert (found, parsed) == (name, None if words is None else words.split())
+
+
+@given(st.text("PKVUSruDF16_b0123456789ahjlm", max_size=40))
+def test_any_codes_are_read_or_given_up(codes: str) -> None:
+    words = mangled.parameter_words(codes)
+    assert words is None or all(isinstance(word, str) for word in words)
+
+
 def test_places_of_parameters() -> None:
     obj = read(make_kernel_object("k", args=[8, 4, 2, 8], param_info=True))
     assert obj.kernels[0].parameters == ((0, 8), (8, 4), (12, 2), (16, 8))
@@ -202,6 +237,10 @@ def test_kernel_lookup_names_what_there_is() -> None:
     assert obj.kernel("matmul_mix_aiv") is obj.kernel("matmul")
     assert obj.kernel("scale") is obj.kernel("_Z5scalePhS_j")
     assert obj.kernel("_Z5scalePhS_j").demangled == "scale(unsigned char*, unsigned char*, unsigned int)"
+    device = read(make_kernel_object("_Z10add_customPU3AS1hPU3AS1Kfj"))  # as bisheng names pointers into device memory
+    assert (
+        device.kernel("add_custom").demangled == "add_custom(unsigned char __gm__*, float __gm__ const*, unsigned int)"
+    )
     with pytest.raises(KeyError, match=r"no kernel 'add_costum'.*did you mean add_custom\?"):
         obj.kernel("add_costum")
     with pytest.raises(KeyError, match="there is add_custom, matmul"):

@@ -46,6 +46,7 @@ HALF_SUFFIXES = {"aic": "_mix_aic", "aiv": "_mix_aiv"}
 PARAMETER_LIMIT = 128
 
 _U64_MAX = (1 << 64) - 1
+_GLOBAL_MEMORY = re.compile(r"U3AS1(?!\d)")
 #: What the operator compiler calls its kernels: operator, hash, tiling key. On Ascend 910B and later they declare no
 #: overflow pointer (so it is in all 4,816 kernels of the packages that `tests/support/kernels.py` names).
 _OPERATOR_KERNEL = re.compile(r"\w+_[0-9a-f]{32}_\d+(_mix_ai[cv])?")
@@ -244,9 +245,16 @@ def demangle(name: str) -> str:
         from itanium_demangler import parse  # type: ignore[import-untyped]
     except ImportError:
         return name
+    # bisheng marks pointers into device memory with an address space, which the demangler does not know; volatile has
+    # the same place in the grammar
+    known = _GLOBAL_MEMORY.sub("V", name)
     try:
-        tree = parse(name)
-        return name if tree is None else str(tree)
+        tree = parse(known)
+        if tree is None:
+            return name
+        # of several qualifiers the demangler gives any order
+        text = str(tree).replace("const volatile", "volatile const")
+        return text if known == name else text.replace("volatile", "__gm__")
     except (RecursionError, NotImplementedError, ValueError, LookupError, TypeError, AttributeError):
         return name  # a name the demangler does not know
 

@@ -15,6 +15,7 @@ from pyacl.objfile.arch import ARCHITECTURES, SOCS, Architecture, npu_arch_of
 from pyacl.objfile.container import AR_MAGIC, Container, Piece, archive_members, classify, embedded
 from pyacl.objfile.elf import EM_386, EM_AARCH64, EM_ASCEND, EM_X86_64, SHF_ALLOC, Elf, KernelObjectError, is_elf
 from pyacl.objfile.kernels import Code, Entry, Kernel, merge, read_code
+from pyacl.objfile.mangled import split
 from pyacl.objfile.metadata import BinaryMeta, binary_meta
 from pyacl.objfile.sidecar import Sidecar, parse_sidecar
 from pyacl.objfile.verdict import Verdict, judge
@@ -129,7 +130,11 @@ class KernelObject:
             if name == kernel.name or any(name == half.symbol for half in kernel.halves):
                 return kernel
         known = [kernel.name for kernel in self.kernels]
-        named = [kernel for kernel in self.kernels if name in (kernel.demangled, kernel.demangled.split("(")[0])]
+        named = [
+            kernel
+            for kernel in self.kernels
+            if name in (split(kernel.name)[0], kernel.demangled, kernel.demangled.split("(")[0])
+        ]
         if len(named) == 1:
             return named[0]
         close = difflib.get_close_matches(name, known[:1000], 3)
