@@ -100,6 +100,7 @@ def test_raw_bytes_come_back_as_they_were(tmp_path_factory, array):
         ),
         ("in", "x.npy:float16[12]", r"has the shape \[3, 4\], not \[12\]"),
         ("in", "broken.npy", r"cannot be read as a \.npy file"),
+        ("in", "big.npy", r"big\.npy holds float32 in the other byte order, which the device cannot read"),
         ("in", "zeros", r"zeros needs a dtype and a shape: zeros:float16\[16384\]"),
         ("in", "random:f16", "random needs a dtype and a shape"),
     ],
@@ -108,6 +109,7 @@ def test_values_that_cannot_be_had(tmp_path, x16, kind, text, message):
     (tmp_path / "odd.bin").write_bytes(b"abc")
     (tmp_path / "empty.bin").write_bytes(b"")
     (tmp_path / "broken.npy").write_bytes(b"not numpy's")
+    np.save(tmp_path / "big.npy", np.zeros(3, ">f4"))
     with pytest.raises(JobError, match=message):
         values(kind, text, tmp_path)
 

@@ -97,6 +97,11 @@ class Source:
             array: Array = np.load(path, allow_pickle=False)
         except (ValueError, OSError, EOFError) as error:
             raise JobError(f"{self.option}: {path} cannot be read as a .npy file: {error}") from None
+        if not array.dtype.isnative:
+            raise JobError(
+                f"{self.option}: {path} holds {array.dtype.newbyteorder('=')} in the other byte order, which the device "
+                f"cannot read; convert it with array.astype(array.dtype.newbyteorder('='))"
+            )
         if self.dtype is not None and array.dtype != self.dtype:
             raise JobError(
                 f"{self.option}: {path} holds {array.dtype}, not {self.dtype}; convert it with "
