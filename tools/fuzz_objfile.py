@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 from mutations import mutate  # noqa: E402
 
 from pyacl.objfile import KernelObjectError, read  # noqa: E402
+from pyacl.objfile.mangled import parameter_words, split  # noqa: E402
 from pyacl.testing import KernelSpec, make_archive, make_host_object, make_kernel_object, make_sidecar  # noqa: E402
 
 #: Seconds and bytes one object of at most `SIZE_LIMIT` bytes may cost.
@@ -64,6 +65,9 @@ def inspect(data: bytes, statistics: Statistics) -> None:
         obj = read(data)
         obj.to_dict()
         obj.verdict("Ascend910B1")
+        for kernel in obj.kernels[:20]:
+            obj.kernel(kernel.name)
+            parameter_words(split(kernel.name)[1] or "")
         statistics.accepted += 1
         obj.extract()
     except KernelObjectError:
@@ -91,6 +95,7 @@ def seeds(files: list[str]) -> list[bytes]:
     made.append(make_host_object(made[0], ".aicore_binary"))
     made.append(make_host_object(made[1] + bytes(5) + made[2], ".data"))
     made.append(make_archive({"one.o": make_host_object(made[4]), "a_name_too_long_for_the_header.o": made[0]}))
+    made.append(make_kernel_object("_Z5scalePU3AS1hPU3AS1KDhS0_S3_j6Tiling", core="mix"))
     made.append(make_kernel_object("placed", arch="dav-3510", args=[8, 4, 2, 8], param_info=True))
     made.append(b'{"AddCpu": {"opInfo": {"functionName": "RunCpuKernel", "kernelSo": "libadd.so"}}, "n": [1, null]}')
     made.append(make_sidecar(intercoreSync=1, coreType="MIX", taskRation="1:2", opParaSize=40, debugOptions="printf"))
