@@ -12,6 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pyacl
@@ -26,6 +27,7 @@ TABLES = {name: json.loads((ROOT / "tools/api" / f"{name}_api.json").read_text("
 TYPES = {"acl": types, "runtime": runtime_types}
 CONSTANTS = {"acl": constants, "runtime": runtime_constants}
 WIDTHS = {"i8": 1, "u8": 1, "char": 1, "bool": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "f32": 4}
+INSTANCE = "give an instance of what it points to"
 
 
 class FakeBackend:
@@ -262,6 +264,45 @@ def test_handles_of_different_kinds_are_told_apart():
     for wrong in (types.aclrtEvent(1), ctypes.c_void_p(1)):
         with pytest.raises(ctypes.ArgumentError):
             api.aclrtSynchronizeStream(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "parameter", "said"),
+    [
+        ("aclrtMemcpy", (0, 8, np.zeros(1), 8, 1), "src (const void *)", "give its address, array.ctypes.data"),
+        ("aclrtMemcpy", (0, 8.0, 0, 8, 1), "destMax (size_t)", "give an int"),
+        ("aclrtMemcpy", (0, 8, 0, 8, "1"), "kind (aclrtMemcpyKind)", "give an int"),
+        ("aclrtMalloc", (0, 8, 0), "devPtr (void **)", f"{INSTANCE}, ctypes.c_void_p()"),
+        ("aclrtCreateStream", (7,), "stream (aclrtStream *)", f"{INSTANCE}, raw.types.aclrtStream()"),
+        ("aclInit", ("acl.json",), "configPath (const char *)", "give bytes, such as os.fsencode(path)"),
+        ("aclrtSynchronizeStream", (types.aclrtEvent(1),), "stream (aclrtStream)", "give raw.types.aclrtStream"),
+    ],
+)
+def test_an_argument_that_ctypes_refuses_is_named(name, given, parameter, said):
+    api = raw.load(FakeBackend(**{name: lambda *_: 0}))
+    with pytest.raises(ctypes.ArgumentError) as caught:
+        getattr(api, name)(*given)
+    assert re.fullmatch(rf"{name}: {re.escape(parameter)}: \w+ does not pass; {re.escape(said)}", str(caught.value))
+
+
+def test_an_argument_that_refuses_itself_is_named():
+    class Closed:
+        @property
+        def _as_parameter_(self):
+            raise ValueError("closed")
+
+    api = raw.load(FakeBackend(aclrtFree=lambda _: 0))
+    with pytest.raises(ctypes.ArgumentError, match=r"^aclrtFree: devPtr \(void \*\): ValueError: closed$"):
+        api.aclrtFree(Closed())
+
+
+def test_names_that_do_not_exist_have_neighbours():
+    with pytest.raises(AttributeError, match="no attribute 'aclrtMemcopy'; did you mean aclrtMemcpy or"):
+        raw.aclrtMemcopy  # noqa: B018
+    with pytest.raises(AttributeError, match="did you mean ACL_MEMCPY_HOST_TO_DEVICE or"):
+        raw.ACL_MEMCPY_HOST_DEVICE  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'nothing_like_it'$"):
+        raw.nothing_like_it  # noqa: B018
 
 
 # ------------------------------------------------------------------------------------------------------- the calls

@@ -56,4 +56,16 @@ def __getattr__(name):
             found = getattr(importlib.import_module(f"pyacl.raw.{module}"), name, None)
             if found is not None:
                 return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_nearest(name)}")
+
+
+def _nearest(name):
+    if name.startswith("_"):
+        return ""
+    import difflib
+
+    from pyacl.raw import constants
+    from pyacl.raw.functions import FUNCTIONS
+
+    close = difflib.get_close_matches(name, [*FUNCTIONS, *vars(constants)], 3)
+    return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import difflib
+import functools
 import keyword
+import re
 import threading
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -119,13 +122,23 @@ class Api(Functions):
         # two functions of libruntime have a parameter called "in"
         names = [f"{p.name}_" if keyword.iskeyword(p.name) else p.name for p in row.params]
         parameters = ", ".join(names) + (", *variadic" if row.variadic else "")
+        call = f"""try:
+        _value = _bare({parameters})
+    except _ArgumentError as _error:
+        raise _refused(_error, [{", ".join(names)}]) from None"""
         if row.returns_status:
-            body = f"rc = bare({parameters})\n    if rc:\n        fail(rc, {name!r})\n    return 0"
+            body = f"{call}\n    if _value:\n        _fail(_value, {name!r})\n    return 0"
         else:
-            body = f"value = bare({parameters})\n    raise_pending({name!r})\n    return value"
+            body = f"{call}\n    _raise_pending({name!r})\n    return _value"
         # a function of the C signature costs less than one of *args, counts its arguments, and takes them by name
         source = f"def {name}({parameters}):\n    {body}\n"
-        scope: dict[str, Any] = {"bare": bare, "fail": self.fail, "raise_pending": _raise_pending}
+        scope: dict[str, Any] = {
+            "_bare": bare,
+            "_fail": self.fail,
+            "_raise_pending": _raise_pending,
+            "_ArgumentError": ctypes.ArgumentError,
+            "_refused": functools.partial(_refused, row, bare),
+        }
         exec(compile(source, f"<pyacl.raw.{name}>", "exec"), scope)
         function = scope[name]
         function.__doc__ = f"``{row.declaration}``, checked. Since CANN {row.since}."
@@ -156,6 +169,40 @@ def _raise_pending(function: str) -> None:
     from pyacl.backends.thunks import raise_pending
 
     raise_pending(function)
+
+
+def _refused(row: Function, bare: Any, error: ctypes.ArgumentError, given: list[Any]) -> ctypes.ArgumentError:
+    """The same error with the parameter's name and what would pass; ctypes says "argument 3: TypeError: wrong type"."""
+    found = re.match(r"argument (\d+): (?:<class ')?([\w.]+)(?:'>)?: (.*)", str(error), re.S)
+    position = int(found[1]) - 1 if found else -1
+    if found is None or not 0 <= position < min(len(given), len(row.params)):
+        return error
+    parameter, value = row.params[position], given[position]
+    where = f"{row.name}: {parameter.name} ({parameter.type})"
+    if found[2] != "TypeError":  # a closed object, for instance
+        return ctypes.ArgumentError(f"{where}: {found[2]}: {found[3]}")
+    wanted = bare.argtypes[position]
+    if hasattr(value, "ctypes") and hasattr(value, "dtype"):
+        hint = "give its address, array.ctypes.data"
+    elif isinstance(value, str) and "char" in parameter.type:
+        hint = "give bytes, such as os.fsencode(path)"
+    elif hasattr(wanted, "contents"):
+        hint = f"give an instance of what it points to, {_shown(wanted._type_)}()"
+    elif wanted in _INTEGERS:
+        hint = "give an int"
+    else:
+        hint = f"give {_shown(wanted)}"
+    return ctypes.ArgumentError(f"{where}: {type(value).__name__} does not pass; {hint}")
+
+
+_INTEGERS = {getattr(ctypes, f"c_{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+def _shown(kind: Any) -> str:
+    """A ctypes class as a program writes it."""
+    if kind.__module__ == "ctypes":
+        return f"ctypes.{kind.__name__}"
+    return f"raw.{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
 
 
 def _absent(row: Function, version: str | None, backend: str) -> Callable[..., Any]:
