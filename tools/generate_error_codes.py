@@ -1,7 +1,7 @@
 """Writes src/pyacl/error_codes.json: every error code, with its names (API table) and its texts (error_texts.json).
 
     python tools/generate_error_codes.py            # write
-    python tools/generate_error_codes.py --check    # exit 1 when the file in the repository is not what would be written
+    python tools/generate_error_codes.py --check    # exit 1 when the file is not what would be written
 
 A code that is in the table but has no text, or the other way round, is an error: a new CANN version brings new codes,
 and each one deserves a sentence.
@@ -46,7 +46,8 @@ def main(arguments: list[str]) -> int:
     text = build()
     if "--check" in arguments:
         if not OUTPUT.exists() or OUTPUT.read_text(encoding="utf-8") != text:
-            print(f"{OUTPUT.relative_to(ROOT)} is out of date: run python tools/generate_error_codes.py", file=sys.stderr)
+            where = OUTPUT.relative_to(ROOT)
+            print(f"{where} is out of date: run python tools/generate_error_codes.py", file=sys.stderr)
             return 1
         return 0
     OUTPUT.write_text(text, encoding="utf-8")
