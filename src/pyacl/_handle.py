@@ -22,7 +22,7 @@ from pyacl.errors import ClosedError, ForkedError
 __all__ = ["CALLBACK_CODES", "Handle", "Unusable", "close_after", "drain"]
 
 _open: set[Handle] = set()
-#: handles that were dropped where no C call is allowed; freed at the next chance
+#: handles that were dropped where no C call is allowed; closed at the next chance
 _deferred: deque[Handle] = deque()
 #: code objects of Python functions that C calls: nothing may be freed below one of them
 CALLBACK_CODES: set[Any] = set()
@@ -191,10 +191,16 @@ class Handle:
     def _unused(self, key: object) -> None:
         self._uses.discard(key)
         if not self._open:
-            self._quietly(self._free_if_unused)
+            if _inside_callback():
+                _deferred.append(self)
+            else:
+                self._quietly(self._free_if_unused)
 
     def _collect(self) -> None:
-        """The owner is gone: close it, but never from inside a callback of C, where the library forbids it."""
+        """The owner is gone: close it, but never from inside a callback of C, where the library forbids it.
+
+        Nor from inside a backend: the collector may run there at any time, while a lock is held that closing needs.
+        """
         if _inside_callback():
             _deferred.append(self)
         else:
@@ -238,7 +244,7 @@ class Handle:
 
 
 def drain() -> None:
-    """Free what was dropped inside a callback."""
+    """Free what was dropped inside a callback or a backend."""
     while _deferred and not _inside_callback():
         try:
             handle = _deferred.popleft()
@@ -262,10 +268,10 @@ def close_after(thing: Any, error: Optional[BaseException]) -> None:
 
 
 def _inside_callback() -> bool:
-    """Whether C called this Python code: a host function of a stream, or the fake behind an address."""
+    """Whether this runs inside a host function of a stream, or inside a backend, which may hold its lock."""
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_code in CALLBACK_CODES or frame.f_globals.get("__name__") == "pyacl.backends.thunks":
+        if frame.f_code in CALLBACK_CODES or str(frame.f_globals.get("__name__")).startswith("pyacl.backends."):
             return True
         frame = frame.f_back  # type: ignore[assignment]
     return False

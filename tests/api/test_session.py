@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from pyacl_api import forget, use
 
 import pyacl
 from pyacl import raw, session, sim
+from pyacl._handle import drain
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +102,43 @@ class TestChoice:
         pyacl.Device(0).close()
         pyacl.use_backend("sim")
         assert backend.closed == 0
+
+
+def test_the_collector_inside_the_simulator_does_not_wait_for_itself(
+    simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A buffer, and an array on pinned memory, collected while the simulator holds its locks."""
+    backends: Any = importlib.import_module("pyacl.backends.sim")
+    report: Any = importlib.import_module("pyacl.backends.sim.engine.report")
+
+    def collect_in(module: Any, name: str) -> None:
+        work = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args: (gc.collect(), work(*args))[1])
+
+    collect_in(backends, "make_callable")
+    collect_in(report, "Report")
+    alive: list[list[str]] = []
+
+    def ask() -> None:
+        for question in (lambda: simulator.backend.address("aclrtGetNotifyId"), simulator.backend.report):
+            box: list[object] = [device.zeros(4), device.empty_host(4).array]
+            box.append(box)
+            del box
+            question()
+            drain()
+            alive.append([live.kind for live in simulator.backend.report()])
+
+    with pyacl.Device(0) as device:
+        device.zeros(4), device.empty_host(4)
+        thread = threading.Thread(target=ask, daemon=True)
+        gc.disable()
+        try:
+            thread.start()
+            thread.join(30)
+        finally:
+            gc.enable()
+        assert not thread.is_alive(), "it waits for itself"
+        assert alive == [[], []]
 
 
 class TestInit:

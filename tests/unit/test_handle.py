@@ -219,6 +219,20 @@ class TestCollect:
         chance()
         assert freed == [5]
 
+    def test_nothing_is_freed_inside_a_backend(self, freed: list[object]) -> None:
+        """The collector runs anywhere, also where a backend holds a lock that freeing needs."""
+        owner, view = Owner(), Owner()
+        make(freed, 5).own(owner)
+        used = make(freed, 6)
+        used.use(view)
+        used.close()
+        things = [owner, view]
+        del owner, view
+        exec("things.clear()", {"__name__": "pyacl.backends.somewhere", "things": things})
+        assert freed == []
+        drain()
+        assert sorted(freed) == [5, 6]
+
 
 class TestUse:
     def test_memory_in_use_outlives_close(self, freed: list[object]) -> None:

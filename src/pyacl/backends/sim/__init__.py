@@ -81,7 +81,7 @@ class Backend:
         self.hazards = hazards
         self._thunks: dict[str, Thunk] = {}
         self._interceptors: list[Interceptor] = []
-        self._making = threading.Lock()
+        self._making = threading.RLock()
 
     def address(self, name: str) -> int | None:
         """The address of a C function, made when it is first asked for; None if the chosen CANN version lacks it."""
@@ -94,8 +94,8 @@ class Backend:
             with self._making:
                 thunk = self._thunks.get(name)
                 if thunk is None:
-                    thunk = Thunk(row, self._answer(row))
-                    self._thunks[name] = thunk
+                    # a finalizer that asks in between must get the same address, which is C's for good
+                    thunk = self._thunks.setdefault(name, Thunk(row, self._answer(row)))
         return thunk.address
 
     @property
