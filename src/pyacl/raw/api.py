@@ -23,6 +23,10 @@ else:
 __all__ = ["Api", "Unchecked"]
 
 
+#: code of checked functions, by source: a test run has many sessions
+_compiled: dict[str, Any] = {}
+
+
 class Unchecked(Functions):
     """The bare ctypes functions of a backend: C arguments in, the C result out, nothing looked at.
 
@@ -139,7 +143,10 @@ class Api(Functions):
             "_ArgumentError": ctypes.ArgumentError,
             "_refused": functools.partial(_refused, row, bare),
         }
-        exec(compile(source, f"<pyacl.raw.{name}>", "exec"), scope)
+        code = _compiled.get(source)
+        if code is None:
+            code = _compiled[source] = compile(source, f"<pyacl.raw.{name}>", "exec")
+        exec(code, scope)
         function = scope[name]
         function.__doc__ = f"``{row.declaration}``, checked. Since CANN {row.since}."
         function.__module__ = "pyacl.raw"
