@@ -80,10 +80,21 @@ class Session:
     @property
     def open_handles(self) -> int:
         """How many devices and things on devices are open."""
+        return len(self.open_things)
+
+    @property
+    def open_things(self) -> list[str]:
+        """What is open: devices and things on devices, in words."""
         if self._root is None or self._root.closed:
-            return 0
+            return []
         # pinned memory that a numpy array looks into is closed with its device, and freed later
-        return sum(1 for handle in self._root.tree() if not handle.closed) - 1
+        return [handle.what for handle in self._root.tree() if not handle.closed and handle is not self._root]
+
+    def abandon(self) -> None:
+        """Close what is open without waiting for its work from now on: nobody wants the results any more."""
+        for handle in self._root.tree() if self._root is not None else ():
+            if hasattr(handle, "hung"):
+                handle.hung = True
 
     @property
     def forked(self) -> bool:
