@@ -298,7 +298,7 @@ def test_from_the_shell(folder):
         (["--backend", "simulator"], "--backend simulator: "),
         (["--emulate", "kernels.py"], "write MODULE:FUNCTION or FILE.py:FUNCTION"),
         (["--emulate", "broken.py:f"], "broken.py cannot be imported: SyntaxError: "),
-        (["--emulate", "failing:f"], "failing cannot be imported: ZeroDivisionError: division by zero"),
+        (["--emulate", "dividing:f"], "dividing cannot be imported: ZeroDivisionError: division by zero"),
         (["--emulate", "nowhere.py:f"], "there is no file nowhere.py"),
         (["--emulate", "no_module_of_this_name:f"], "cannot be imported: No module named"),
         (["--emulate", "kernels.py:add"], "kernels.py has no function add; it has add_custom, wrong_place, scaled"),
@@ -309,7 +309,7 @@ def test_options_that_are_wrong(run, words, message):
     np.save("f64.npy", np.zeros(N))
     np.save("short.npy", np.zeros(N - 1, np.float16))
     Path("broken.py").write_text("def f(:\n")
-    Path("failing.py").write_text("1 / 0\n")
+    Path("dividing.py").write_text("1 / 0\n")
     code, out, err = run(*EMULATED, *words)
     assert (code, out) == (2, "")
     assert err.startswith("pyacl run: ") and message in err

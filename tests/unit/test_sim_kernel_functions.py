@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 import threading
 
@@ -76,6 +77,7 @@ def test_names():
         ("no such name", "'no such name' cannot be evaluated"),
         (str, "kernel wrong: the parameter 'x' has no fixed size"),
         (object, "Python objects"),
+        (np.ndarray, r"Python objects, .*; write what it is, such as sim.In\[np.float16\] or np.uint32"),
         (sim.In[object], "Python objects"),
         (sim.Struct[ctypes.c_char_p], "no dtype"),
         (print, "no dtype, ctypes structure or annotation"),
@@ -205,6 +207,23 @@ def test_too_few_arguments(calls):
     calls.host_launch(function, u64(1) + b"\0" * 4)
     with undefined("aclrtLaunchKernelWithHostArgs", "k reads 12 bytes of arguments", "gives 8"):
         calls.host_launch(function, u64(1))
+
+
+def test_the_hidden_last_argument_does_not_count_as_given(calls):
+    @sim.kernel
+    def k(x: sim.In[np.uint8], y: sim.In[np.uint8], n: np.uint32):
+        pass
+
+    def launch(data):
+        handle = Handle(calls, calls.kernel("k"))
+        handle.append(data)
+        handle.finalize()
+        handle.launch()
+
+    launch(u64(1, 2) + b"\0" * 4)
+    with undefined("k reads 20 bytes of arguments but the launch gives 16", "test_sim_kernel_functions", "(x, y, n)"):
+        launch(u64(1, 2))
+    calls.sync()
 
 
 def test_a_pointer_reaches_to_the_end_of_what_the_host_asked_for(calls):
@@ -424,30 +443,53 @@ def test_input_is_read_only(calls):
         x[0] = 1
 
     calls.host_launch(calls.kernel("k"), u64(calls.malloc(16)))
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(ValueError, match=r"^k\(x\): sim.In is read-only; what the kernel writes is"):
+        calls.sync()
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_a_function_that_returns_its_result(calls, block):
+    if block:
+
+        @sim.kernel
+        def k(x: sim.InOut[np.int32], block):
+            return x + 1
+
+    else:
+
+        @sim.kernel
+        def k(x: sim.InOut[np.int32]):
+            return x + 1
+
+    calls.host_launch(calls.kernel("k"), u64(calls.malloc(16)))
+    with pytest.raises(TypeError, match="kernel k: the function returned ndarray, and nobody gets it: .*Out and InOut"):
         calls.sync()
 
 
 @pytest.mark.parametrize(
-    ("touch", "beyond"),
+    ("touch", "beyond", "shown"),
     [
-        (lambda x: x[4], 4),
-        (lambda x: x[100], 100),
-        (lambda x: x[:5], 4),
-        (lambda x: x[2:6], 5),
-        (lambda x: x.__setitem__(7, 1), 7),
-        (lambda x: x.__setitem__(slice(0, 8), 1), 7),
+        (lambda x: x[4], 4, "[4]"),
+        (lambda x: x[np.uint32(100)], 100, "[100]"),
+        (lambda x: x[:5], 4, "[:5]"),
+        (lambda x: x[2:6], 5, "[2:6]"),
+        (lambda x: x[5::2], 4, "[5::2]"),
+        (lambda x: x[(slice(9),)], 8, "[:9]"),
+        (lambda x: x[[1, 5]], 4, "[[1, 5]]"),
+        (lambda x: x.__setitem__(7, 1), 7, "[7]"),
+        (lambda x: x.__setitem__(slice(0, 8), 1), 7, "[0:8]"),
     ],
 )
 @pytest.mark.parametrize(("spec", "number"), [({"core": "aiv"}, VECTOR_EXCEPTION), ({"core": "aic"}, AICORE_EXCEPTION)])
-def test_access_behind_an_allocation_is_a_fault(calls, touch, beyond, spec, number):
+def test_access_behind_an_allocation_is_a_fault(calls, touch, beyond, shown, spec, number):
     @sim.kernel
     def k(x: sim.InOut[np.int32]):
         touch(x)
 
     memory = calls.malloc(16)
     calls.host_launch(calls.kernel("k", **spec), u64(memory))
-    with pytest.raises(AclError, match=rf"kernel_name=k, .*fault address=0x{memory + 4 * beyond:x}. k\(x\)") as caught:
+    said = rf"fault address=0x{memory + 4 * beyond:x}\. k\(x\){re.escape(shown)} is beyond its 4 elements"
+    with pytest.raises(AclError, match=said) as caught:
         calls.sync()
     assert caught.value.code == number
     calls.sync()  # reported once

@@ -183,7 +183,10 @@ class Emulation:
         except TypeError:
             raise TypeError(f"{where}: {note!r} is no dtype, ctypes structure or annotation of pyacl.sim") from None
         if dtype.hasobject:
-            raise TypeError(f"{where} holds Python objects, which no kernel can read")
+            raise TypeError(
+                f"{where} holds Python objects, which no kernel can read; write what it is, such as sim.In[np.float16] "
+                f"or np.uint32"
+            )
         if dtype.itemsize == 0:
             raise TypeError(f"{where} has no fixed size: {type_!r}")
         return parameter.name, kind, type_
@@ -213,12 +216,19 @@ class Emulation:
         if not blocks:
             return
         if not self.takes_block:
-            self.function(*arguments)
+            self._ignore(self.function(*arguments))
             return
         for index in range(blocks):
             for core, number in cores:
                 for subblock in range(number):
-                    self.function(*arguments, block=Block(index, blocks, core, subblock))
+                    self._ignore(self.function(*arguments, block=Block(index, blocks, core, subblock)))
+
+    def _ignore(self, value: Any) -> None:
+        if value is not None:
+            raise TypeError(
+                f"kernel {self.name}: the function returned {type(value).__name__}, and nobody gets it: a kernel "
+                f"writes into its Out and InOut arrays, z[:] = ..."
+            )
 
     def __repr__(self) -> str:
         return f"<emulation of {self.name}, {places.describe(self.place)}>"
@@ -265,6 +275,8 @@ class DeviceArray(np.ndarray):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._check(key)
+        if self.address is not None and not self.flags.writeable:
+            raise ValueError(f"{self.name}: sim.In is read-only; what the kernel writes is sim.Out or sim.InOut")
         try:
             super().__setitem__(key, value)
         except IndexError:
@@ -278,9 +290,9 @@ class DeviceArray(np.ndarray):
             if isinstance(part, slice):
                 for end in (part.start, part.stop):
                     if end is not None and end > len(self):
-                        raise self._fault(max(end - 1, len(self)))
+                        raise self._fault(max(end - 1, len(self)), key)
 
-    def _fault(self, key: Any) -> Exception:
+    def _fault(self, key: Any, asked: Any = None) -> Exception:
         if self.address is None:
             return IndexError(f"index {key!r} is out of bounds for {len(self)} elements")
         beyond = len(self)
@@ -289,7 +301,8 @@ class DeviceArray(np.ndarray):
         if isinstance(key, (int, np.integer)) and key >= beyond:
             beyond = int(key)
         behind = f" ({self.block.describe()})" if self.block is not None else ""
-        why = f"{self.name}: it has {len(self)} elements of {self.dtype}{behind}"
+        shown = _shown(key if asked is None else asked)
+        why = f"{self.name}{shown} is beyond its {len(self)} elements of {self.dtype}{behind}"
         return KernelFault(self.address + beyond * self.itemsize, why)
 
 
@@ -317,6 +330,17 @@ class Nowhere:
         if name.startswith("__"):
             raise AttributeError(name)
         return self._touched()
+
+
+def _shown(key: Any) -> str:
+    """An index as the program wrote it."""
+    if isinstance(key, tuple):
+        return f"[{', '.join(_shown(part)[1:-1] for part in key)}]"
+    if isinstance(key, slice):
+        ends = ["" if end is None else str(end) for end in (key.start, key.stop, key.step)]
+        return f"[{':'.join(ends[: 2 if key.step is None else 3])}]"
+    text = str(key)
+    return f"[{text if len(text) <= 40 else text[:37] + '...'}]"
 
 
 def plain(value: Any) -> Any:
@@ -515,6 +539,8 @@ def check_size(function: Function, emulation: Emulation, given: int, call: str) 
     need = emulation.size + 8 * int(function.sync_slot)
     if given < need:
         hidden = ", 8 of them for the hidden first one," if function.sync_slot else ""
+        names = ", ".join(argument.name for argument in emulation.arguments)
         raise UndefinedBehavior(
-            f"{call}: {function.name} reads {need} bytes of arguments{hidden} but the launch gives {given}"
+            f"{call}: {function.name} reads {need} bytes of arguments{hidden} but the launch gives {given}. "
+            f"The function registered for it at {places.describe(emulation.place)} takes ({names})"
         )

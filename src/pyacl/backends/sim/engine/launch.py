@@ -159,7 +159,7 @@ class KernelLaunch(Operation):
             wrap = None if self.trace is None else self.trace.wrap
             kernels.execute(memory, self.function, emulation, data, self.blocks & 0xFFFF, where, wrap)
         except RuntimeLayerError as fault:
-            fault.text += f" Launched at {places.describe(self.place)}"
+            fault.text += f". Launched at {places.describe(self.place)}"
             exceptions.tell(machine, self, fault.code, block)
             raise
 
@@ -288,13 +288,16 @@ def submit(
     source: tuple[int, int],
     attributes: Attributes,
     copied: Block | None,
+    given: int | None = None,
 ) -> KernelLaunch:
-    """Queue a launch."""
+    """Queue a launch; `given`: bytes of arguments that the program gave, where `data` has more behind them."""
     if not function.cpu:
         function.program.image(stream.context.device)
     emulation = machine.area(kernels.Kernels).required(function)
     if emulation is not None:
-        kernels.check_size(function, emulation, len(data) if data is not None else source[1], call)
+        if given is None:
+            given = len(data) if data is not None else source[1]
+        kernels.check_size(function, emulation, given, call)
     operation = KernelLaunch(call, function, emulation, blocks, data, source, attributes)
     operation.copy = copied
     if machine.faults is not None:
@@ -322,7 +325,8 @@ def with_handle(
     block = arguments.block[: arguments.size]
     pieces = [(p.offset, p.data, p.data_size) for p in arguments.parameters if p.placeholder]
     copied = _copy(machine, stream, block, pieces) if pieces else None
-    submit(machine, call, function, blocks, stream, block.tobytes(), (0, 0), attributes, copied)
+    end = max((p.offset + p.size for p in arguments.parameters), default=0)  # behind them the hidden last one
+    submit(machine, call, function, blocks, stream, block.tobytes(), (0, 0), attributes, copied, end)
 
 
 def with_block(
