@@ -495,7 +495,7 @@ class HostBuffer(_Buffer):
         address = self.address
         block = (ctypes.c_uint8 * max(1, self.nbytes)).from_address(address)
         self._memory.use(block)
-        return np.ndarray(self.shape, self.dtype, buffer=block)  # type: ignore[arg-type]
+        return np.ndarray(self.shape, self.dtype, buffer=block)  # type: ignore[arg-type,unused-ignore]
 
     def __array__(self, dtype: Optional[npt.DTypeLike] = None, copy: Optional[bool] = None) -> Array:
         array = self.array

@@ -201,7 +201,7 @@ class TrackedArray(DeviceArray):
         self.note(False)
         return plain(found)
 
-    @property
+    @property  # type: ignore[misc,unused-ignore]
     def flat(self) -> Any:
         self.note(False)
         if self.flags.writeable:
