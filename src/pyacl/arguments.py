@@ -536,7 +536,7 @@ def _declared_integer(dtype: np.dtype[Any], low: int, high: int, value: Any) -> 
         return value
     if _dtype_of(value) == dtype:
         return int(value.value if isinstance(value, _CTYPES_SIMPLE) else value)
-    raise TypeError(f"a Python int or a {dtype.name} is due, not {_what(value)}")
+    raise TypeError(f"a Python int or a {dtype.name} is due, not {_what(value)}{_converted('int', value, dtype)}")
 
 
 def _declared_float(dtype: np.dtype[Any], packer: struct.Struct, value: Any) -> bytes:
@@ -547,7 +547,14 @@ def _declared_float(dtype: np.dtype[Any], packer: struct.Struct, value: Any) -> 
             raise ValueError(f"{value!r} is too large for a {dtype.name}") from None
     if _dtype_of(value) == dtype:
         return _to_bytes(value) if isinstance(value, np.generic) else bytes(value)
-    raise TypeError(f"a Python float or a {dtype.name} is due, not {_what(value)}")
+    raise TypeError(f"a Python float or a {dtype.name} is due, not {_what(value)}{_converted('float', value, dtype)}")
+
+
+def _converted(kind: str, value: Any, dtype: np.dtype[Any]) -> str:
+    """How a numpy number of another width becomes the declared one."""
+    if isinstance(value, (np.number, np.ndarray)) and value.ndim == 0:
+        return f": pass {kind}(value) or numpy.{dtype.name}(value)"
+    return ""
 
 
 def _declared_bf16(value: Any) -> int:
@@ -792,9 +799,11 @@ class Packer:
             for encode, value in zip(layout.encoders, args):
                 values.append(encode(value))
         except (TypeError, ValueError) as error:
-            # ClosedError and its like are ValueErrors that speak for themselves
+            where = self.name_of(len(values), args)
             if type(error) in (TypeError, ValueError):
-                raise type(error)(f"{self.name_of(len(values), args)}: {error}") from None
+                raise type(error)(f"{where}: {error}") from None
+            if hasattr(error, "next_step"):  # ClosedError and its like, which this module does not know
+                raise type(error)(f"{where}: {error.message}", next_step=error.next_step) from None  # type: ignore
             raise
         data = tuple([args[i].data for i in layout.placeholders]) if layout.placeholders else ()
         return Packed(layout, values, data)

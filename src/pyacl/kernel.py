@@ -324,8 +324,9 @@ class Kernel:
         count = len(layout.parameters)
         known = info.user_arguments
         if known is not None and count != len(known):
-            roles = ", ".join(argument.role for argument in known) or "none"
-            raise TypeError(f"{self.name} takes {len(known)} arguments ({roles}), not {count}")
+            roles = [argument.role for argument in known]
+            said = f" ({', '.join(roles)})" if set(roles) - {"general"} else ""
+            raise TypeError(f"{self.name} takes {len(known)} arguments{said}, not {count}")
         places = self._function.places
         if places is not None:
             self._compare(places, layout, args)
@@ -442,6 +443,11 @@ class BoundKernel:
         #: the stream
         self.stream = stream
         if config is not None and not isinstance(config, LaunchConfig):
+            if not isinstance(config, Mapping):
+                raise TypeError(
+                    f"config: a LaunchConfig or a mapping, not {type(config).__name__}; the order is "
+                    f"{kernel.name}[blocks, stream, config]"
+                )
             config = LaunchConfig(**config)
         #: the launch attributes
         self.config = config
@@ -648,10 +654,9 @@ def _flag(name: str, value: Any) -> int:
 def checked_blocks(blocks: Any) -> int:
     try:
         return _number("blocks", blocks, 1, 65535)
-    except ValueError:
-        raise ValueError(
-            f"blocks: {blocks} is not in 1 to 65535 (the library would cut it to 16 bits, without a word)"
-        ) from None
+    except ValueError as error:
+        why = " (the library would cut it to 16 bits, without a word)" if blocks > 65535 else ""
+        raise ValueError(f"{error}{why}") from None
 
 
 # -- where arguments lie -------------------------------------------------------------------------------------------
@@ -930,7 +935,10 @@ def _inspect(source: Source, soc: str, cpu_mode: Optional[int] = None) -> tuple[
     try:
         content = objfile.read(source)
     except FileNotFoundError as error:
-        text = f"no such kernel object, seen from {os.getcwd()}; bisheng makes them, or pyacl compile"
+        text = (
+            f"no such kernel object, seen from {os.getcwd()}; bisheng makes them (pyacl compile), for the "
+            f"simulator pyacl.testing.make_kernel_object too"
+        )
         raise FileNotFoundError(error.errno, text, error.filename) from None
     except objfile.KernelObjectError as error:
         path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "source"

@@ -292,10 +292,10 @@ class TestDeclared:
         [
             ("u32", 1.0, "a Python int or a uint32 is due, not the Python float 1.0"),
             ("u32", True, "a Python int or a uint32 is due, not the Python bool True"),
-            ("u32", np.int64(5), "a Python int or a uint32 is due, not int64"),
+            ("u32", np.int64(5), "due, not int64: pass int\\(value\\) or numpy.uint32\\(value\\)"),
             ("u32", np.int32(5), "a Python int or a uint32 is due, not int32"),
             ("u32", X, "not Buffer"),
-            ("f16", np.float32(1), "a Python float or a float16 is due, not float32"),
+            ("f16", np.float32(1), "due, not float32: pass float\\(value\\) or numpy.float16\\("),
             ("f16", True, "a Python float or a float16 is due, not the Python bool True"),
             ("bf16", np.float16(1), "a Python float or an ml_dtypes.bfloat16 is due, not float16"),
             ("bool", 1, "a bool is due, not the Python int 1"),
