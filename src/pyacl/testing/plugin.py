@@ -247,12 +247,20 @@ def npu(request: pytest.FixtureRequest) -> Iterator[Backend]:
 def npu_device(request: pytest.FixtureRequest, npu: Backend) -> Iterator[Device]:
     """Device 0 of the test's NPU, open."""
     import pyacl
-    from pyacl.session import current_session
 
     with pyacl.Device(0) as device:
         yield device
-        if not request.node.stash.get(_passed_key, False):
-            current_session().abandon()  # what the failed test left unfinished need not be waited for
+        _abandon_if_failed(request.node)
+
+
+def _abandon_if_failed(item: pytest.Item) -> None:
+    """What a test that failed left unfinished is not waited for, and not held against it."""
+    if not item.stash.get(_passed_key, False):
+        from pyacl.session import current_session
+
+        current_session().abandon()
+        if _backend_key in item.stash:
+            item.stash[_backend_key].hazards = "off"
 
 
 def _simulated(item: pytest.Item, options: dict[str, Any], leaks: str) -> Iterator[SimBackend]:
@@ -270,13 +278,12 @@ def _simulated(item: pytest.Item, options: dict[str, Any], leaks: str) -> Iterat
     own: dict[str, Any] = {} if module is None else module.stash.get(_kernels_key, {})
     kernels.update(own)
     try:
-        with isolated(backend) as session:
+        with isolated(backend):
             yield backend
             backend.faults.clear()
+            _abandon_if_failed(item)
             report = backend.report()
-            if not item.stash.get(_passed_key, False):
-                session.abandon()
-            elif report and leaks != "off":
+            if report and leaks != "off" and item.stash.get(_passed_key, False):
                 gc.collect()
                 report = backend.report()
                 if report:
