@@ -15,6 +15,7 @@ from .kernel import function_of
 from .registry import answers
 
 _ATTRIBUTE_BYTES = 20
+_MOST_ATTRIBUTES = 1024  # behind the end of a list, the library stops at the first thing that is no attribute
 
 
 def launch_attributes(cfg: int) -> list[tuple[int, bytes]] | None:
@@ -26,7 +27,7 @@ def launch_attributes(cfg: int) -> list[tuple[int, bytes]] | None:
         raise refusals.null("cfg->attrs")
     if not count:
         return []
-    raw = hostmem.read_bytes(array, count * _ATTRIBUTE_BYTES)
+    raw = hostmem.read_bytes(array, min(count, _MOST_ATTRIBUTES) * _ATTRIBUTE_BYTES)
     return [
         (int.from_bytes(raw[at : at + 4], "little"), raw[at + 4 : at + _ATTRIBUTE_BYTES])
         for at in range(0, len(raw), _ATTRIBUTE_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Optional
 
 from ....raw import types as c
@@ -81,13 +82,12 @@ def malloc_cached(sim: Machine, dev_ptr: int, size: int, policy: int) -> None:
     hostmem.write_pointer(dev_ptr, _allocate(sim, _padded(size, policy, True), size, policy, "aclrtMallocCached").base)
 
 
-def _attributes(config: int) -> list[tuple[int, int]]:
-    """(attribute, value as 64 bits) of an aclrtMallocConfig."""
+def _attributes(config: int) -> Iterator[tuple[int, int]]:
+    """(attribute, value as 64 bits) of an aclrtMallocConfig; read one by one, as the library does."""
     found = hostmem.read_struct(c.aclrtMallocConfig, config)
-    return [
-        (hostmem.read_u32(at), hostmem.read_u32(at + 4) | hostmem.read_u32(at + 8) << 32)
-        for at in ((found.attrs or 0) + 12 * i for i in range(found.numAttrs))
-    ]
+    for index in range(found.numAttrs):
+        at = (found.attrs or 0) + 12 * index
+        yield hostmem.read_u32(at), hostmem.read_u32(at + 4) | hostmem.read_u32(at + 8) << 32
 
 
 def _has_no_list(config: int) -> bool:

@@ -31,7 +31,7 @@ from ..engine.models import (
 )
 from ..engine.operation import Operation
 from ..engine.program import Programs
-from ..engine.stream import PERSISTENT, Stream
+from ..engine.stream import FAST_LAUNCH, PERSISTENT, Stream
 from . import hostmem
 from .hostcall import function as host_function
 from .kernel import function_of
@@ -154,7 +154,7 @@ def bind_stream(sim: Machine, model_ri: int, stream: int, flag: int) -> None:
     models.building(model_ri, call)
     if found.recorder is not None:
         raise RuntimeLayerError(107027, "EE9999", f"stream is in capture mode, stream_id={found.number}.")
-    if found.failure_mode or not stream:
+    if found.failure_mode or found.flags & FAST_LAUNCH or not stream:
         raise refusals.unsupported("fast launch stream does not support bind model.")
     models.own(model_ri, call).bind(found, head=flag == HEAD)
 

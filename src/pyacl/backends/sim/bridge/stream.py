@@ -363,10 +363,12 @@ def set_stream_attribute(sim: Machine, stream: int, attribute: int, value: int) 
     elif attribute == CUSTOM_TAG:
         set_stream_tag(sim, stream, hostmem.read_u32(value))
     elif attribute == CACHE_OP_INFO:
-        found = _current_stream(sim, stream, "aclrtSetStreamAttribute")
+        if not stream:
+            _current_stream(sim, stream, "aclrtSetStreamAttribute")
         switch = hostmem.read_u32(value)
         if switch > 1:
             raise RuntimeLayerError(107000, "EE1001", f"cacheOpInfoSwitch={switch} is invalid")
+        found = _current_stream(sim, stream, "aclrtSetStreamAttribute")
         found.cache_op_info = switch
     else:
         raise out_of_range(attribute, "stmAttrId", "[1, 5)")
