@@ -241,8 +241,8 @@ def _after_fault(device: int, first: AclDeviceFaultError) -> AclDeviceFaultError
     again = type(first)(
         first.code,
         first.function,
-        f"device {device} broke earlier ({first.message or first.meaning}), so everything on it is refused. "
-        f"device.recover() resets it; device.clear_fault() goes on at your own risk",
+        f"device {device} broke earlier, and everything on it is refused until device.recover() resets it "
+        f"(device.clear_fault() goes on at your own risk). What broke it: {first.message or first.meaning}",
         raw_text=first.raw_text,
     )
     again.__cause__ = first

@@ -215,6 +215,11 @@ class DeviceBuffer(_Buffer):
         offset = _data(found) - _data(probe) if found.size else 0
         return self._view(self._offset + offset, found.shape, self.dtype)
 
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise TypeError(
+            "device memory cannot be assigned to: copy with buffer[...].copy_from(array), or buffer[...].fill(number)"
+        )
+
     def reshape(self, *shape: Any) -> DeviceBuffer:
         """A view of other lengths and the same elements; one length may be -1."""
         lengths = shape[0] if len(shape) == 1 and not _is_whole(shape[0]) else shape

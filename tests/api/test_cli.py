@@ -117,6 +117,7 @@ def test_info_without_cann():
     status, out, err = command("info", "--backend", "library:/nowhere")
     assert (status, out) == (1, "")
     assert "/nowhere (explicit folder): not here: no such folder" in err
+    assert "or name the folder that has lib64/libacl_rt.so" in err
     assert "PYACL_BACKEND=sim" in err
 
 

@@ -190,6 +190,10 @@ class TestViews:
         with pytest.raises(TypeError, match="a buffer is indexed by whole numbers and slices"):
             device.empty((4, 5))[index]
 
+    def test_assignment_says_how_to_copy(self, device) -> None:
+        with pytest.raises(TypeError, match=r"cannot be assigned to: .*copy_from\(array\).*fill\(number\)"):
+            device.empty((4, 5))[0] = 1
+
     @pytest.mark.parametrize("index", [4, -5, (0, 5), (0, 0, 0)])
     def test_out_of_bounds(self, device, index: object) -> None:
         with pytest.raises(IndexError):

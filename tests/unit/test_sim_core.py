@@ -76,6 +76,7 @@ def lazy():
     [
         ({"soc": "Ascend910B9"}, "Ascend910B1"),
         ({"soc": "nothing"}, "Ascend310P3"),
+        ({"soc": "910b4"}, "choose one of: Ascend910B4, Ascend910B4-1"),
         ({"cann": "6.0"}, "8.1.RC1"),
         ({"order": "eagerly"}, "'lazy', 'eager' or 'random(seed)'"),
         ({"order": "random(x)"}, "random(7)"),

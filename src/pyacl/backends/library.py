@@ -387,7 +387,7 @@ class LibraryBackend:
         error = LibraryNotFoundError(
             "CANN's runtime library (libacl_rt.so, or libascendcl.so up to CANN 8.1) was not found"
             f"{f' in {folder}' if folder is not None else ''}. Looked at:\n" + "\n".join(lines) + "\n",
-            next_step=_next_step(self.attempts),
+            next_step=_next_step(self.attempts, folder),
         )
         error.attempts = self.attempts
         return error
@@ -556,13 +556,18 @@ def _inspect_file(path: str) -> tuple[str, str] | None:
     return None
 
 
-def _next_step(attempts: list[Attempt]) -> str:
+def _next_step(attempts: list[Attempt], folder: str | None) -> str:
     """The one thing to do: about the first place where something was, and was wrong."""
     for attempt in attempts:
         if attempt.verdict == "cannot be loaded":
             return _loader_advice(attempt.detail)
         if attempt.verdict in _ADVICE:
             return _ADVICE[attempt.verdict]
+    if folder is not None:
+        return (
+            "Install CANN there, or name the folder that has lib64/libacl_rt.so, such as /usr/local/Ascend/cann; "
+            "without an NPU set PYACL_BACKEND=sim"
+        )
     return (
         "Install CANN (the toolkit or the nnrt package), or say where it is with ASCEND_HOME_PATH=/path/to/cann; "
         "without an NPU set PYACL_BACKEND=sim"

@@ -99,8 +99,8 @@ class Source:
             raise JobError(f"{self.option}: {path} cannot be read as a .npy file: {error}") from None
         if not array.dtype.isnative:
             raise JobError(
-                f"{self.option}: {path} holds {array.dtype.newbyteorder('=')} in the other byte order, which the device "
-                f"cannot read; convert it with array.astype(array.dtype.newbyteorder('='))"
+                f"{self.option}: {path} holds {array.dtype.newbyteorder('=')} in the other byte order, which the "
+                f"device cannot read; convert it with array.astype(array.dtype.newbyteorder('='))"
             )
         if self.dtype is not None and array.dtype != self.dtype:
             raise JobError(

@@ -36,7 +36,8 @@ def load(soc: str) -> Profile:
     with open(_FILE, encoding="utf-8") as file:
         table = json.load(file)
     if soc not in table:
-        near = [name for name in sorted(table) if name.startswith(soc[:9])] or sorted(table)
+        names = sorted(table)
+        near = [n for n in names if soc.lower() in n.lower()] or [n for n in names if n.startswith(soc[:9])] or names
         raise ValueError("soc={!r} is not a known SoC; choose one of: {}".format(soc, ", ".join(near)))
     return Profile(soc, table[soc])
 
