@@ -165,6 +165,19 @@ def pinned_source_changed_a_little(m: Machine, mended: bool) -> None:
     m.api.aclrtSynchronizeDevice()  # then
 
 
+def pinned_source_of_a_model_changed(m: Machine, mended: bool) -> None:
+    m.api.aclmdlRICaptureBegin(m.s, 0)
+    m.api.aclrtMemcpyAsync(m.y, BYTES, m.pinned, BYTES, H2D, m.s)  # first
+    model = c.aclmdlRI()
+    m.api.aclmdlRICaptureEnd(m.s, model)
+    ctypes.memset(m.pinned, 2, BYTES)
+    m.api.aclmdlRIExecuteAsync(model, m.s)
+    if mended:
+        m.api.aclrtSynchronizeStream(m.s)
+    ctypes.memset(m.pinned, 3, BYTES)
+    m.api.aclrtSynchronizeStream(m.s)  # then
+
+
 def pinned_target_changed(m: Machine, mended: bool) -> None:
     m.api.aclrtMemcpyAsync(m.pinned, BYTES, m.x, BYTES, D2H, m.s)  # first
     if mended:
@@ -204,6 +217,19 @@ def freed_under_a_copy(m: Machine, mended: bool) -> None:
     if mended:
         m.api.aclrtSynchronizeStream(m.s)
     m.api.aclrtFree(m.x)  # then
+
+
+def unmapped_under_a_kernel(m: Machine, mended: bool) -> None:
+    size = 2 << 20
+    address, handle, described = ctypes.c_void_p(), c.aclrtDrvMemHandle(), c.aclrtPhysicalMemProp()
+    described.memAttr, described.location.type = 4, 1
+    m.api.aclrtReserveMemAddress(address, size, 0, None, 0)
+    m.api.aclrtMallocPhysical(handle, size, described, 0)
+    m.api.aclrtMapMem(address, size, 0, handle, 0)
+    m.api.aclrtLaunchKernelWithHostArgs(m.double, 1, m.s, None, *m.args(m.x, address, N))  # first
+    if mended:
+        m.api.aclrtSynchronizeStream(m.s)
+    m.api.aclrtUnmapMem(address)  # then
 
 
 def pool_memory_given_back(m: Machine, mended: bool) -> None:
@@ -380,10 +406,17 @@ PROGRAMS: dict[str, list[Callable[[Machine, bool], None]]] = {
     "pinned-changed": [
         pinned_source_changed,
         pinned_source_changed_a_little,
+        pinned_source_of_a_model_changed,
         pinned_target_changed,
         registered_memory_changed,
     ],
-    "freed-in-use": [pinned_freed, freed_under_a_kernel, freed_under_a_copy, pool_memory_given_back],
+    "freed-in-use": [
+        pinned_freed,
+        freed_under_a_kernel,
+        freed_under_a_copy,
+        unmapped_under_a_kernel,
+        pool_memory_given_back,
+    ],
     "unordered": [two_streams_write, two_streams_read_and_write, two_streams_copy, two_streams_of_a_model],
     "waited-before-record": [waited_before_recorded, waited_before_recorded_old_kind],
     "arguments-rewritten": [

@@ -258,7 +258,9 @@ def test_accesses_outside_are_faults():
 
 def test_input_stays_read_only():
     x, used = array(12, writable=False)
-    for write in (lambda: x.__setitem__(0, 1), lambda: x.fill(0), lambda: np.add(x, 1, out=x)):
+    with pytest.raises(ValueError, match=r"^k\(x\): sim.In is read-only"):
+        x[0] = 1
+    for write in (lambda: x[2:].__setitem__(0, 1), lambda: x.fill(0), lambda: np.add(x, 1, out=x)):
         with pytest.raises(ValueError, match="read-only"):
             write()
     assert not used.writable and not used.writes

@@ -16,6 +16,8 @@ operation.py   one piece of work on a stream, and what it reads and writes
 scheduler.py   when operations run: lazy, eager, random(seed); waiting; deadlocks
 waiting.py     how a host thread waits for streams and learns of failures
 callbacks.py   functions of the program in the order of a stream
+hazards.py     the hazard checker, loaded when asked for; `machine.hazards` is told what happens
+clocks.py ranges.py shadows.py tracking.py pinned.py prepared.py findings.py    its parts
 faults.py       faults that a test asked for
 process.py configuration.py    aclInit and its file
 (memory, kernels, models, ...: modules of the same kind)

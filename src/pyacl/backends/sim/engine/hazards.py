@@ -211,12 +211,18 @@ class Hazards:
             return b""
 
     def _spans_of_model(self, operation: ModelRun, trace: Trace) -> list[Span]:
-        return [
-            (*span[:5], False)
-            for lane in operation.run.model.lanes.values()
-            for task in lane.tasks
-            for span in self.shadows.spans(task.access)
-        ]
+        """What its operations declare; the pinned memory that its copies read is watched from now on."""
+        spans: list[Span] = []
+        assert operation.stream is not None
+        for lane in operation.run.model.lanes.values():
+            for task in lane.tasks:
+                for shadow, low, high, block, write, _ in self.shadows.spans(task.access):
+                    spans.append((shadow, low, high, block, write, False))
+                    if shadow.of_host and not write and not isinstance(task, KernelLaunch):
+                        watch = Watch(task, shadow, low, high, write)
+                        watch.seen = operation.place
+                        self.watches.add(operation.stream.track, operation.number, watch)
+        return spans
 
     # ---- work runs -------------------------------------------------------------------------------------------
 
@@ -692,8 +698,10 @@ class Hazards:
     def _pinned_changed(self, watch: Watch, place: places.Place) -> None:
         watch.end()
         operation = watch.operation
-        touch = self._touch(operation, operation.trace)
-        copy = self._party(touch, watch.write)
+        assert operation.stream is not None
+        where = operation.stream.track or self._track(operation.stream)
+        does = "writes it" if watch.write else "reads it"
+        copy = Party(operation.name, operation.place, does, where.name)
         program = Party("the program", watch.noticed or place, "has changed it", self.host.name)
         detail = f"the change comes after {places.describe(watch.seen)} and before {places.describe(program.place)}"
         block = self.memory.find(watch.address)

@@ -139,13 +139,9 @@ class TrackedArray(DeviceArray):
         return plain(found)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._check(key)
         _read(value)
         _read(key)
-        try:
-            np.ndarray.__setitem__(self, plain_all(key), plain_all(value))
-        except IndexError:
-            raise self._fault(key) from None
+        super().__setitem__(plain_all(key), plain_all(value))
         self._note_at(key, True)
 
     def __iter__(self) -> Iterator[Any]:
