@@ -27,6 +27,10 @@ __all__ = [
     "report",
 ]
 
+# the last line of a traceback names what a program can import
+for _class in (Deadlock, HazardError, HazardWarning, UndefinedBehavior, UnregisteredKernel):
+    _class.__module__ = __name__
+
 
 def report(backend: Backend | None = None) -> Report:
     """What is alive on a simulated machine, and which line of the program made each.

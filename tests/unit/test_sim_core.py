@@ -102,6 +102,11 @@ def test_a_profile_decides_name_and_cores(soc):
     assert value.value == profile.cube_cores > 0
 
 
+def test_exceptions_are_called_what_a_program_imports():
+    for name in ("Deadlock", "HazardError", "HazardWarning", "UndefinedBehavior", "UnregisteredKernel"):
+        assert getattr(sim, name).__module__ == "pyacl.sim"
+
+
 def test_a_version_lacks_what_it_lacks():
     old, new = sim.Backend(cann="8.1.RC1"), sim.Backend(cann="9.1.0")
     assert old.address("aclrtCreateNotify") is None
