@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyacl.testing.simulated import faults as faults
     from pyacl.testing.sweep import Sweep as Sweep
     from pyacl.testing.sweep import SweepFailure as SweepFailure
+    from pyacl.testing.sweep import SweptCall as SweptCall
     from pyacl.testing.sweep import fault_sweep as fault_sweep
 
 #: where the public names live; the pytest plugin is loaded in every test run, so nothing is imported before it is used
@@ -24,7 +25,7 @@ _HOMES = {
         *("KernelSpec", "make_archive", "make_host_object", "make_kernel_object", "make_sidecar"),
     ),
     "pyacl.testing.simulated": ("faults",),
-    "pyacl.testing.sweep": ("Sweep", "SweepFailure", "fault_sweep"),
+    "pyacl.testing.sweep": ("Sweep", "SweepFailure", "SweptCall", "fault_sweep"),
     "pyacl.backends.sim.faults": ("Fault", "Faults"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

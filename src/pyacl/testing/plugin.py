@@ -10,6 +10,7 @@ import gc
 import os
 import random
 import sys
+import threading
 import warnings
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Optional
@@ -41,6 +42,7 @@ class Settings(NamedTuple):
 _settings_key: pytest.StashKey[Settings] = pytest.StashKey()
 _seed_key: pytest.StashKey[int] = pytest.StashKey()
 _session_key: pytest.StashKey[Session] = pytest.StashKey()
+_threads_key: pytest.StashKey[set[int]] = pytest.StashKey()
 # of a module, and of a test
 _kernels_key: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
 _backend_key: pytest.StashKey[SimBackend] = pytest.StashKey()
@@ -81,6 +83,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"npu({', '.join(f'{name}=...' for name in MARKER)}): the NPU that the test gets; implies the npu fixture",
     )
+    # threads of pytest and its plugins: no test need wait for what they might do
+    main = threading.main_thread()
+    config.stash[_threads_key] = {thread.ident or 0 for thread in threading.enumerate() if thread is not main}
     config.addinivalue_line("markers", f"hardware: needs a real NPU; skipped unless {BACKEND} is library")
     if any(config.getoption(name) is not None for name in (BACKEND, ORDER, HAZARDS)):
         settings = _settings(config)
@@ -272,6 +277,7 @@ def _simulated(item: pytest.Item, options: dict[str, Any], leaks: str) -> Iterat
     except (TypeError, ValueError) as error:
         _refuse(str(error))
     item.stash[_backend_key], item.stash[_options_key] = backend, options
+    backend.machine.scheduler.bystanders = item.config.stash[_threads_key]
     kernels = _registered()
     before = dict(kernels)
     module = item.getparent(pytest.Module)

@@ -213,10 +213,12 @@ class _Runner:
         self.program = program
         self.make = make
         self.timeout = timeout
+        here = {threading.current_thread().ident, threading.main_thread().ident}
+        self.strangers = {t.ident for t in threading.enumerate() if t.ident is not None and t.ident not in here}
 
     def all_calls(self) -> list[tuple[str, str]]:
         """(function, place) of every call the program makes while nothing fails."""
-        with _Watchdog(self.timeout) as watchdog:
+        with _Watchdog(self.timeout, self.strangers) as watchdog:
             saboteur = _Saboteur(None, watchdog)
             with self._closing("The program", None), isolated(self.make(), watch=saboteur.watch):
                 self._attempt("The program", None, watchdog, sound=True)
@@ -232,7 +234,7 @@ class _Runner:
             f"({call.code}). The program"
         )
         again = f"{who} ends as it should, but run again on the same machine it"
-        with _Watchdog(self.timeout) as watchdog:
+        with _Watchdog(self.timeout, self.strangers) as watchdog:
             saboteur = _Saboteur(call, watchdog)
             backend = self.make()
             with self._closing(who, call), isolated(backend, watch=saboteur.watch):
@@ -313,10 +315,11 @@ def _is_foreseen(error: Optional[BaseException]) -> bool:
 
 
 class _Watchdog:
-    """Interrupts the main thread when a run takes too long."""
+    """Interrupts the main thread when a run takes too long, and tells machines which threads are not the program's."""
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, strangers: set[int]) -> None:
         self.barked = False
+        self.strangers = strangers
         self._timer = threading.Timer(timeout, self._bark)
         self._timer.daemon = True
         self._handler: Any = None
@@ -331,9 +334,9 @@ class _Watchdog:
             _thread.interrupt_main()
 
     def is_known_to(self, backend: sim.Backend) -> None:
-        """It is no thread that could end a wait on this machine."""
-        if self._timer.ident is not None:
-            backend.machine.scheduler.library_threads.add(self._timer.ident)
+        """It is no thread that could end a wait on this machine, nor are those that were there before the sweep."""
+        own = set() if self._timer.ident is None else {self._timer.ident}
+        backend.machine.scheduler.bystanders = self.strangers | own
 
     def __enter__(self) -> _Watchdog:
         if self._watching:

@@ -40,6 +40,7 @@ class Scheduler:
         self.waiting: dict[int, Goal] = {}  # host threads inside `wait`, and what each waits for
         self.passes_unrecorded = False  # a wait for an event that nobody has recorded yet does not wait
         self.library_threads: set[int] = set()  # threads of the simulator: they act only when given something to do
+        self.bystanders: set[int] = set()  # threads that have nothing to do with the program, such as a test runner's
 
     # ---- what an order decides ---------------------------------------------------------------------------
 
@@ -246,7 +247,8 @@ class Scheduler:
             if ident != me and other():
                 return True  # its wait is over, it has only not woken up yet
         for thread in threading.enumerate():
-            if thread.ident not in self.waiting and thread.ident not in self.library_threads and thread.ident != me:
+            ident = thread.ident
+            if not (ident == me or ident in self.waiting or ident in self.library_threads or ident in self.bystanders):
                 return True
         return False
 
