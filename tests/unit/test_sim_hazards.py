@@ -168,6 +168,31 @@ def test_what_is_read_before_another_stream_has_written_it_is_unordered():
         assert found_in(program, order).kind == "unordered"
 
 
+def test_a_model_that_waits_half_way_is_still_in_use():
+    machine = Machine()
+    outside = hazard_programs.c.aclrtEvent()
+    machine.api.aclrtCreateEventWithFlag(outside, 0x20)
+    machine.api.aclmdlRICaptureBegin(machine.s, 0)
+    machine.launch(machine.double, machine.s, machine.x, machine.y, N)
+    machine.api.aclrtStreamWaitEvent(machine.s, outside)
+    machine.launch(machine.double, machine.s, machine.y, machine.z, N)
+    model = hazard_programs.c.aclmdlRI()
+    machine.api.aclmdlRICaptureEnd(machine.s, model)
+    machine.api.aclmdlRIExecuteAsync(model, machine.s)
+    status = ctypes.c_uint32()
+    for _ in range(3):
+        machine.api.aclrtStreamQuery(machine.s, status)
+    assert status.value == 1
+    with pytest.raises(sim.HazardError) as caught:
+        machine.api.aclrtFree(machine.z)
+    assert caught.value.hazard.kind == "freed-in-use"
+    machine.api.aclrtRecordEvent(outside, machine.t)
+    machine.api.aclrtSynchronizeStream(machine.s)
+    machine.api.aclrtMemcpy(machine.at, BYTES, machine.z, BYTES, D2H)
+    assert machine.host.tolist() == [4 * i for i in range(N)]
+    machine.api.aclrtFree(machine.z)
+
+
 def test_a_freed_buffer_that_a_kernel_still_finds_in_its_arguments():
     """The arguments are on the device and say too late what the kernel uses."""
     machine = Machine(mode="warn")

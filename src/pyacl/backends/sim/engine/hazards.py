@@ -245,14 +245,8 @@ class Hazards:
         self._start(operation, trace, track, operation.number, clock)
 
     def _late(self, operation: Operation) -> Trace:
-        """An operation that was queued before the checker was there, or the rest of a model's run."""
+        """An operation that was queued before the checker was there."""
         trace = operation.trace = Trace(self.serial, self.view, self.host.count)
-        if isinstance(operation, ModelRun) and operation.run.trace is not None:
-            first: Trace = operation.run.trace
-            trace.serial, trace.view, trace.host = first.serial, first.view, first.host
-            trace.spans, trace.told = first.spans, first.told
-            for span in trace.spans or ():
-                span[0].expect(operation)
         return trace
 
     def _start(self, operation: Operation, trace: Trace, track: Track, number: int, clock: Clock) -> None:
@@ -480,10 +474,19 @@ class Hazards:
             self._models[operation.stream] = _Running(operation.run.model, trace.serial)
 
     def _model_ran(self, operation: ModelRun, trace: Trace) -> None:
-        if operation.run.over and operation.stream is not None:
-            running = self._models.pop(operation.stream, None)
+        stream = operation.stream
+        assert stream is not None
+        rest = stream.pending[1] if len(stream.pending) > 1 else None
+        if not isinstance(rest, ModelRun) or rest.run is not operation.run:
+            running = self._models.pop(stream, None)
             for clock in running.clocks.values() if running is not None else ():
                 join(trace.clock, clock)
+            return
+        # it goes on when something outside has happened
+        after = rest.trace = Trace(trace.serial, trace.view, trace.host)
+        after.spans, after.told = trace.spans, trace.told
+        for span in after.spans or ():
+            span[0].expect(rest)
 
     def through(self, lane: Lane, original: Operation, operation: Operation) -> None:
         """A run of a model has passed an operation; `operation` is the copy that ran."""
