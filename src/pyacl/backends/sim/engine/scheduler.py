@@ -247,8 +247,8 @@ class Scheduler:
             if ident != me and other():
                 return True  # its wait is over, it has only not woken up yet
         for thread in threading.enumerate():
-            ident = thread.ident
-            if not (ident == me or ident in self.waiting or ident in self.library_threads or ident in self.bystanders):
+            it = thread.ident
+            if not (it == me or it in self.waiting or it in self.library_threads or it in self.bystanders):
                 return True
         return False
 
