@@ -82,7 +82,8 @@ def test_without_rich_a_command_says_what_to_install(name):
 
 @pytest.mark.parametrize(("name", "expected"), [("info", 0), ("doctor", 1)])
 def test_json_needs_no_rich(name, expected):
-    status, out, _ = command(name, "--json", code=NO_RICH, environ={"PYACL_BACKEND": "sim"})
+    where = {"info": ["--backend", "sim"], "doctor": ["--folder", "/nowhere"]}[name]
+    status, out, _ = command(name, "--json", *where, code=NO_RICH)
     assert status == expected
     assert json.loads(out)
 

@@ -34,6 +34,14 @@ def run(program: str, *arguments: str, timeout: float = 120, **environment: str)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
+def no_cann() -> None:
+    """In a child: let pyacl find no CANN, whatever this machine has."""
+    from pyacl.backends import library
+
+    places = library.Places
+    library.Places = lambda environ: places({}, [], "", loader=False)  # type: ignore[misc,assignment,return-value]
+
+
 def silent(ended: Ended) -> str:
     """What a program printed; it must have ended well, without a word on standard error."""
     assert (ended.code, ended.err) == (0, ""), f"ended with {ended.code}\n{ended.out}\n{ended.err}"
