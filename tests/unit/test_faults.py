@@ -321,6 +321,21 @@ class TestKernelHang:
                 launch.stream.synchronize()
         assert str(caught.value).count("test_faults.py") >= 2  # the launch, and who asked for it
 
+    def test_threads_of_others_do_not_delay_the_report(self, backend, device, launch) -> None:
+        """A test runner's threads, which `bystanders` names, will not end a wait; of any other thread nobody knows."""
+        end = threading.Event()
+        thread = threading.Thread(target=end.wait)
+        thread.start()
+        backend.machine.scheduler.bystanders = {thread.ident}
+        begin = time.monotonic()
+        with faults.kernel_hang():
+            launch()
+            with pytest.raises(sim.Deadlock):
+                launch.stream.synchronize()
+        assert time.monotonic() - begin < backend.machine.scheduler.patience / 2
+        end.set()
+        thread.join()
+
     def test_closing_after_a_hang(self, backend, device, launch) -> None:
         with faults.kernel_hang():
             launch()
