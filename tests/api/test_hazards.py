@@ -125,6 +125,8 @@ class TestMistakes:
         stream = device.create_stream()
         with pytest.raises(sim.HazardError) as caught:
             program(device, stream, False)
+        # what the program left half-done is given back in any order by the collector
+        backend.hazards = "off"
         hazard = caught.value.hazard
         assert hazard.kind == PROGRAMS[program]
         assert [hazard.first.place, hazard.second.place] == marked(program)
