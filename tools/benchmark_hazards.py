@@ -30,7 +30,8 @@ class Program:
 
     def __init__(self, hazards: str) -> None:
         self.backend = sim.Backend(hazards=hazards)
-        sim.kernel("add_custom", backend=self.backend)(add_custom)
+        for function in (add_custom, add_one_by_one):
+            sim.kernel(function.__name__, backend=self.backend)(function)
         self.api = api = raw.load(self.backend).unchecked
         api.aclrtSetDevice(0)
         self.streams = [raw.types.aclrtStream() for _ in range(2)]
@@ -45,17 +46,21 @@ class Program:
         self.pinned = ctypes.c_void_p()
         api.aclrtMallocHost(self.pinned, BYTES)
         self.host = np.zeros(BYTES, np.uint8)
-        self.binary, self.function = raw.types.aclrtBinHandle(), raw.types.aclrtFuncHandle()
-        data = make_kernel_object("add_custom")
+        self.function, self.slow_function = self.load("add_custom"), self.load("add_one_by_one")
+        self.block = (ctypes.c_uint64 * 3)(*[buffer.value or 0 for buffer in self.buffers])
+
+    def load(self, name: str) -> Any:
+        data = make_kernel_object(name)
+        binary, function = raw.types.aclrtBinHandle(), raw.types.aclrtFuncHandle()
         option = raw.types.aclrtBinaryLoadOption()
         option.type, option.value.magic = 2, 0x41415246
         options = raw.types.aclrtBinaryLoadOptions(ctypes.addressof(option), 1)
-        api.aclrtBinaryLoadFromData(data, len(data), options, self.binary)
-        api.aclrtBinaryGetFunction(self.binary, b"add_custom", self.function)
-        self.block = (ctypes.c_uint64 * 3)(*[buffer.value or 0 for buffer in self.buffers])
+        self.api.aclrtBinaryLoadFromData(data, len(data), options, binary)
+        self.api.aclrtBinaryGetFunction(binary, name.encode(), function)
+        return function
 
-    def launch(self, stream: Any) -> None:
-        self.api.aclrtLaunchKernelWithHostArgs(self.function, 8, stream, None, self.block, 24, None, 0)
+    def launch(self, stream: Any, function: Any = None) -> None:
+        self.api.aclrtLaunchKernelWithHostArgs(function or self.function, 8, stream, None, self.block, 24, None, 0)
 
     # ---- what is measured; each returns how many operations it did ---------------------------------------------
 
@@ -86,6 +91,13 @@ class Program:
         self.api.aclrtSynchronizeStream(stream)
         return BATCH
 
+    def slow_launches(self) -> int:
+        stream = self.streams[0]
+        for _ in range(BATCH):
+            self.launch(stream, self.slow_function)
+        self.api.aclrtSynchronizeStream(stream)
+        return BATCH
+
     def pipeline(self) -> int:
         """A copy in on one stream, a kernel and a copy out on the other, ordered by events; never waits for all."""
         api, (first, second), (ready, free) = self.api, self.streams, self.events
@@ -106,12 +118,18 @@ PROGRAMS: dict[str, Callable[[Program], int]] = {
     "small copy": Program.copy,
     "queued copy": Program.queued_copy,
     "launch": Program.launches,
+    "launch, element by element": Program.slow_launches,
     "pipeline of two streams": Program.pipeline,
 }
 
 
 def add_custom(x: sim.In[np.float16], y: sim.In[np.float16], z: sim.Out[np.float16]) -> None:
     z[:] = x + y
+
+
+def add_one_by_one(x: sim.In[np.float16], y: sim.In[np.float16], z: sim.Out[np.float16]) -> None:
+    for i in range(32):
+        z[i] = x[i] + y[i]
 
 
 def _seconds(program: Program, work: Callable[[Program], int], operations: int) -> float:

@@ -79,19 +79,30 @@ class TrackedArray(DeviceArray):
     """
 
     used: Used | None = None
+    _low: int | None = None
 
     def __array_finalize__(self, source: Any) -> None:
         self.address = None
         self.used = getattr(source, "used", None)
 
+    @property
+    def low(self) -> int:
+        """Where it begins in its store; -1 for a copy."""
+        low = self._low
+        if low is None:
+            used = self.used
+            low = -1
+            if used is not None:
+                at = self.__array_interface__["data"][0] - used.store.real
+                low = at if 0 <= at < used.store.size else -1
+            self._low = low
+        return low
+
     def note(self, write: bool) -> None:
         """All of this array is read, or written."""
-        used = self.used
-        if used is None or not self.size:
+        used, low = self.used, self.low
+        if used is None or low < 0 or not self.size:
             return
-        low = self.__array_interface__["data"][0] - used.store.real
-        if not 0 <= low < used.store.size:
-            return  # a copy
         flags = self.flags
         if flags.c_contiguous or flags.f_contiguous:
             used.note(low, low + self.nbytes, write)
@@ -101,8 +112,12 @@ class TrackedArray(DeviceArray):
 
     def _note_at(self, key: Any, write: bool) -> None:
         """The elements of an index are read, or written."""
-        used = self.used
-        if used is None:
+        used, low = self.used, self.low
+        if used is None or low < 0:
+            return
+        if type(key) is int and self.ndim == 1:  # as loops do it
+            start = low + self.strides[0] * (key if key >= 0 else key + len(self))
+            used.note(start, start + self.itemsize, write)
             return
         if isinstance(key, str):
             self._view_at(key).note(write)
@@ -113,13 +128,12 @@ class TrackedArray(DeviceArray):
             place = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
             self._view_at(place).note(write)
         elif self.size <= _LARGE:
-            low = self.__array_interface__["data"][0] - used.store.real
             offsets = np.zeros((1,) * self.ndim, np.int64)
             for axis, (length, stride) in enumerate(zip(self.shape, self.strides)):
                 line = np.arange(length, dtype=np.int64) * stride
                 offsets = offsets + line.reshape([-1 if i == axis else 1 for i in range(self.ndim)])
             chosen = np.unique(offsets[plain_all(key)])
-            if len(chosen) <= MOST_PIECES and 0 <= low < used.store.size:
+            if len(chosen) <= MOST_PIECES:
                 for start, end in _runs(chosen.tolist(), self.itemsize):
                     used.note(low + start, low + end, write)
 
@@ -127,15 +141,17 @@ class TrackedArray(DeviceArray):
         return np.ndarray.__getitem__(self, key)
 
     def __getitem__(self, key: Any) -> Any:
-        self._check(key)
+        if type(key) is not int:
+            self._check(key)
         try:
-            found = np.ndarray.__getitem__(self, plain_all(key))
+            found = np.ndarray.__getitem__(self, key if type(key) is int else plain_all(key))
         except IndexError:
             raise self._fault(key) from None
-        if isinstance(found, TrackedArray) and _inside(found):
+        if isinstance(found, TrackedArray) and found.low >= 0:
             return found  # a view: noted when it is used
         self._note_at(key, False)
-        _read(key)
+        if type(key) is not int:
+            _read(key)
         return plain(found)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -192,7 +208,7 @@ class TrackedArray(DeviceArray):
         return self._view_or_copy(np.ndarray.ravel(self, *order, **options))
 
     def _view_or_copy(self, found: Any) -> Any:
-        if _inside(found):
+        if found.low >= 0:
             return found
         self.note(False)
         return plain(found)
@@ -282,15 +298,6 @@ def _write(value: Any) -> None:
         value.note(True)
 
 
-def _inside(array: TrackedArray) -> bool:
-    """Is it a view of device memory, and no copy?"""
-    used = array.used
-    if used is None:
-        return False
-    offset: int = array.__array_interface__["data"][0] - used.store.real
-    return 0 <= offset < used.store.size
-
-
 def _pieces(low: int, shape: Iterable[int], strides: Iterable[int], run: int) -> Iterator[tuple[int, int]]:
     """The ranges of bytes of a strided array; none where there are too many."""
     steps = []
@@ -334,6 +341,5 @@ def tracked(array: DeviceArray, used: Used) -> TrackedArray:
     found = array.view(TrackedArray)
     found.address, found.block, found.name, found.used = array.address, array.block, array.name, used
     if found.flags.writeable:
-        low = found.__array_interface__["data"][0] - used.store.real
-        used.writable.add(low, low + found.nbytes)
+        used.writable.add(found.low, found.low + found.nbytes)
     return found
