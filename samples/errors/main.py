@@ -60,7 +60,7 @@ with pyacl.Device(0) as device:
     double(ctypes.c_void_p(0), z, np.uint32(TOTAL))
     attempt("a null pointer", stream.synchronize)
     attempt("the next launch", lambda: double(x, z, np.uint32(TOTAL)))
-    print("the fault is remembered:", device.fault.code)
+    print("the fault is remembered:", device.fault and device.fault.code)
 
     # a reset closes what was made on the device; then it works again
     device.recover()
