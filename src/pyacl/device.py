@@ -771,7 +771,8 @@ def open_device(device: Optional[Device]) -> Device:
     """The device of a borrowed handle: the one given, or the only one that is open."""
     if device is not None:
         return device
-    found = [candidate for candidate in _opened if not candidate.closed]
+    api = current_session().api
+    found = [candidate for candidate in _opened if not candidate.closed and candidate._handle.api is api]
     if len({candidate.id for candidate in found}) != 1:
         numbers = ", ".join(str(number) for number in sorted({candidate.id for candidate in found})) or "none"
         raise ValueError(f"device: say which device it belongs to; open are {numbers}")
