@@ -74,8 +74,8 @@ def fail_while_closing(backend: sim.Backend) -> None:
 
 def test_abandoned_work_is_not_waited_for() -> None:
     backend = sim.Backend()
-    with isolated(backend) as inner:
-        with pyacl.Device(0) as device, device.create_stream() as stream, device.create_stream() as other:
+    with isolated(backend) as inner, pyacl.Device(0) as device:
+        with device.create_stream() as stream, device.create_stream() as other:
             notify = pyacl.raw.types.aclrtNotify()
             pyacl.raw.aclrtCreateNotify(notify, 0)
             pyacl.raw.aclrtWaitAndResetNotify(notify, stream, 0)
