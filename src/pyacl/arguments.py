@@ -58,7 +58,7 @@ class _HostArgument:
     def __init__(self, array: Any) -> None:
         kind = type(self).__name__
         if not isinstance(array, np.ndarray):
-            raise TypeError(f"{kind} takes a numpy array of the dtype that the kernel reads, not {type(array).__name__}")
+            raise TypeError(f"{kind} takes a numpy array of the dtype the kernel reads, not {type(array).__name__}")
         if self.writes and not array.flags.writeable:
             raise ValueError(f"{kind} needs an array that can be written; this one is read-only")
         if array.dtype.hasobject:

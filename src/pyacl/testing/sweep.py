@@ -39,27 +39,18 @@ _ANSWERS = frozenset(
 
 
 class SweptCall(NamedTuple):
-    """One call of the program, and what became of the program when it failed.
+    """One call of the program, and what became of the program when it failed."""
 
-    Attributes
-    ----------
-    number : int
-        Which call of the program, from 1.
-    function : str
-        The C function.
-    code : int
-        What it returned.
-    place : str
-        ``file:line`` of the call in the program.
-    outcome : str
-        "raised": the program raised AclError; "handled": it went on, and ended well; "exited": it ended with
-        SystemExit; "not reached": it made fewer calls this time.
-    """
-
+    #: which call of the program, from 1
     number: int
+    #: the C function
     function: str
+    #: what it returned
     code: int
+    #: ``file:line`` of the call in the program
     place: str
+    #: "raised": the program raised AclError; "handled": it went on, and ended well; "exited": it ended with SystemExit;
+    #: "not reached": it made fewer calls this time
     outcome: str
 
 
