@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -10,6 +11,12 @@ from typing import Callable, TypeVar
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+
+def pytest_collection_finish() -> None:
+    """Tests ask the collector often: what is there before the first one, the tests themselves, is not looked at."""
+    gc.collect()
+    gc.freeze()
 
 
 _T = TypeVar("_T")
