@@ -260,6 +260,39 @@ def test_attributes_behind_the_end_of_a_list(calls):
     assert refusal(calls, "aclrtMallocWithCfg", made, 64, 0, config) == (PARAM_INVALID, "EE9999")
 
 
+NO_LENGTH = 0x8000_0000  # the safe copy functions of C take one byte less
+
+
+def test_lengths_that_c_cannot_copy(calls):
+    host, stream = ctypes.create_string_buffer(64), calls.stream()
+    address = ctypes.addressof(host)
+    assert calls.code("aclrtMemsetAsync", address, NO_LENGTH - 1, 1, 64, stream) == 0
+    assert calls.code("aclrtMemsetAsync", address, NO_LENGTH, 1, 64, stream) == INTERNAL
+    assert calls.code("aclrtMemsetAsync", calls.malloc(64), NO_LENGTH, 1, 64, stream) == 0  # of device memory
+    attribute, depth, size = calls.acltdtCreateQueueAttr(), ctypes.c_uint32(), ctypes.c_size_t(77)
+    assert calls.code("acltdtGetQueueAttr", attribute, 1, NO_LENGTH, size, ctypes.addressof(depth)) == 500001
+    assert size.value == 77
+    assert calls.code("acltdtGetQueueAttr", attribute, 1, NO_LENGTH - 1, size, ctypes.addressof(depth)) == 0
+    assert (size.value, depth.value) == (4, 8)
+
+
+def test_a_batch_is_read_to_the_first_copy_that_does_not_fit(calls):
+    device = calls.malloc(64)
+    ends, sizes = (ctypes.c_void_p * 2)(device, device), (ctypes.c_size_t * 2)(64, 64)
+    limits, attributes, at = (ctypes.c_size_t * 2)(64, 63), (c.aclrtMemcpyBatchAttr * 1)(), ctypes.c_size_t(0)
+    failed = ctypes.c_size_t(77)
+    for count in (2, 2**40, 2**64 - 1):
+        code = calls.code("aclrtMemcpyBatch", ends, limits, ends, sizes, count, attributes, at, 1, failed)
+        assert (code, failed.value) == (INVALID_PARAM, 77)
+
+
+def test_addresses_that_were_never_written_do_not_lead_to_the_memory_of_the_program():
+    calls = Calls(order="eager")
+    words = ctypes.cast(calls.malloc(16), ctypes.POINTER(ctypes.c_void_p))
+    with undefined("there is no memory at"):
+        calls.aclrtMemcpyAsyncWithOffset(words, 8, 0, words, 8, 0, 6, None)
+
+
 # ---- configuration -------------------------------------------------------------------------------------------
 
 

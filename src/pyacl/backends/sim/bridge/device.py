@@ -536,7 +536,9 @@ def set_device_task_abort_callback(sim: Machine, name: int, callback: int, argum
 def device_task_abort(sim: Machine, device_id: int, timeout: int) -> None:
     if timeout > 36 * 60 * 1000:
         raise out_of_range(timeout, "timeout", "[0, 2160000]")
-    device = sim.device(device_id)
+    if not 0 <= device_id < len(sim.devices):
+        raise RuntimeLayerError(107001, "EE1001", f"device {device_id} does not exist")
+    device = sim.devices[device_id]
     if device.open_count == 0:
         raise RuntimeLayerError(107002, "EE1001", f"device {device_id} has no context")
     sim.abort_observers.notify(device_id, 0, timeout)

@@ -239,6 +239,8 @@ def get_function_name(sim: Machine, func_handle: int, max_len: int, name: int) -
     needed = len(text.encode("utf-8", "surrogateescape")) + 1
     if max_len < needed:
         raise refusals.invalid(f"the maxLen {max_len} is smaller than func name length {needed}")
+    if max_len > refusals.MOST_BYTES:
+        raise RuntimeLayerError(507000, "EE9999", f"copy of the function's name failed: {max_len} is no length")
     hostmem.write_text(name, text, max_len)
 
 

@@ -258,7 +258,7 @@ def get_name(sim: Machine, model_ri: int, max_len: int, name: int) -> None:
     if not max_len:
         raise refusals.out_of_range(0, "maxLen", "not equal to 0")
     text = sim.area(Models).own(model_ri, "aclmdlRIGetName").name
-    if max_len > 0x7FFF_FFFF:
+    if max_len > refusals.MOST_BYTES:
         raise RuntimeLayerError(INTERNAL, "EE9999", f"copy of the model's name failed: {max_len} is no length")
     if len(text.encode("utf-8", "surrogateescape")) + 1 > max_len:
         hostmem.write_u8(name, 0)

@@ -9,7 +9,7 @@ from ..engine.handles import HandleTable
 from ..engine.machine import Machine
 from ..engine.memory import Memory
 from ..engine.queues import USER_DATA, Buffer, Buffers, Content, Queues
-from ..engine.refusals import bad_value, inner, silent
+from ..engine.refusals import MOST_BYTES, bad_value, inner, silent
 from . import hostmem
 from .registry import answers, null_pointer, require
 
@@ -65,6 +65,8 @@ def _overlay(old: int, size: int, address: int, length: int) -> int:
 
 def _give(data: bytes, param: int, room: int, param_ret_size: int) -> None:
     _fits(len(data), room)
+    if room > MOST_BYTES:
+        raise silent(500001)
     hostmem.write_bytes(param, data)
     hostmem.write_u64(param_ret_size, len(data))
 

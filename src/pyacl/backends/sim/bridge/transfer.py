@@ -130,9 +130,9 @@ def _batch(sim: Machine, pointers: tuple[int, ...], count: int, attribute_count:
     fail_index = pointers[6] if len(pointers) > 6 else 0  # the second form does not tell
     if not count:
         raise bad_value(count, "numBatches", "numBatches must be greater than zero")
-    size_list, limits = _words(sizes, count), _words(maxima, count)
-    for size, limit in zip(size_list, limits):
-        if limit < size:
+    for at in range(0, 8 * count, 8):  # one by one, as the library does: a count that is too high ends at a wrong one
+        limit = hostmem.read_u64(maxima + at)
+        if limit < hostmem.read_u64(sizes + at):
             raise bad_value(
                 limit,
                 "destMaxs",
@@ -143,6 +143,7 @@ def _batch(sim: Machine, pointers: tuple[int, ...], count: int, attribute_count:
             raise silent()
     if sim.profile.family not in transfer.BATCHES:
         raise unsupported("This chip does not support copies in batches", "EH9999")
+    size_list, limits = _words(sizes, count), _words(maxima, count)
     if fail_index:
         hostmem.write_u64(fail_index, transfer.FAIL_NOWHERE)
     said, places = _batch_attributes(attributes, attribute_count), _words(starts, attribute_count)

@@ -6,7 +6,16 @@ from ....raw import types as c
 from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
 from ..engine.memory import GIANT_PAGE, HUGE_PAGE
-from ..engine.refusals import NOT_SUPPORTED, bad_value, driver, inner_null, out_of_range, silent, unsupported
+from ..engine.refusals import (
+    NOT_SUPPORTED,
+    bad_device,
+    bad_value,
+    driver,
+    inner_null,
+    out_of_range,
+    silent,
+    unsupported,
+)
 from ..engine.vmm import KEY_LENGTH, VirtualMemory, pages_of
 from . import hostmem
 from .registry import answers, null_pointer, runtime_require
@@ -49,7 +58,7 @@ def release_mem_address(sim: Machine, vir_ptr: int) -> None:
 
 def _location(sim: Machine, kind: int, number: int) -> None:
     if kind == _DEVICE and number >= len(sim.devices):
-        raise RuntimeLayerError(107001, "EE9999", f"drv devId={number} is invalid")
+        raise bad_device(number, len(sim.devices))
 
 
 @answers("aclrtMallocPhysical", required="handle prop")

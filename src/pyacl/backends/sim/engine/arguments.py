@@ -26,6 +26,7 @@ ROOM = 64 << 10  # bytes of the block of a thread
 MAX_PARAMETERS = 128
 HEAD = 80  # bytes of a handle, without its parameters
 STEP = 32  # bytes of a handle for each parameter
+ADDRESSES = 1 << 47  # more than any program has
 HIDDEN_ROOM = 64  # what a block is given for hidden arguments
 
 
@@ -204,7 +205,7 @@ class Handles:
 
     def in_memory(self, function: Function, address: int, block: int, room: int) -> Arguments:
         """aclrtKernelArgsInitByUserMem: handle and block in memory of the program."""
-        view: Bytes = self.machine.host.view(block, room)
+        view: Bytes = self.machine.host.view(block, min(room, ADDRESSES))
         return self._made(Arguments(self.machine, address, function, view, function.room))
 
     def _made(self, arguments: Arguments) -> Arguments:

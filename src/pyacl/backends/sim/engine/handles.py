@@ -11,13 +11,13 @@ from .failures import UndefinedBehavior
 
 T = TypeVar("T")
 
-NO_MEMORY = 0x10000  # no system has memory at lower addresses
+NO_MEMORY = 0x10000  # no system has memory at lower addresses, nor at those of the handles
 REMEMBERED = 100_000  # destroyed handles of a kind whose place is kept
 
 # One sequence for all kinds, so that a handle of one kind is never valid as another. The numbers look like addresses,
 # but lie above what any 64-bit system gives a program: reading through one fails, as it should.
-_FIRST = 0x00AC_1000_0000_0040
-_numbers = itertools.count(_FIRST, 0x40)
+FIRST = 0x00AC_1000_0000_0040
+_numbers = itertools.count(FIRST, 0x40)
 
 
 class HandleTable(Generic[T]):
@@ -72,7 +72,7 @@ class HandleTable(Generic[T]):
     def is_foreign(self, handle: int) -> bool:
         """Is it no handle of any kind, but an address? The library was recorded with zeroed memory there: in it, an
         object belongs to no context."""
-        return NO_MEMORY <= handle < _FIRST
+        return NO_MEMORY <= handle < FIRST
 
     def why_not(self, handle: int) -> str:
         """What is wrong with a handle that is not live."""

@@ -19,6 +19,7 @@ import numpy as np
 from . import places
 from .device import DRIVER_ERROR
 from .failures import RuntimeLayerError, UndefinedBehavior
+from .handles import FIRST, NO_MEMORY
 from .operation import Access
 
 if TYPE_CHECKING:
@@ -489,6 +490,8 @@ class Memory:
             for gone in self._kept:
                 if gone.base < address + nbytes and address < gone.end:
                     raise self._stray(address, nbytes, None, call)
+        if not NO_MEMORY <= address < FIRST:
+            raise UndefinedBehavior(f"{call}: there is no memory at 0x{address:x}")
         return address
 
     def _stray(self, address: int, nbytes: int, block: Optional[Block], call: str) -> UndefinedBehavior:

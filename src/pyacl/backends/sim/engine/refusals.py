@@ -9,6 +9,7 @@ from .failures import AclLayerError, RuntimeLayerError
 INVALID_PARAM = 100000
 PARAM_INVALID = 107000
 NOT_SUPPORTED = 207000
+MOST_BYTES = 0x7FFF_FFFF  # that the safe copy functions of C, which the library uses, take for a length
 
 
 # ---- the acl layer: none of these becomes the thread's last error

@@ -11,7 +11,7 @@ from .device import DRIVER_ERROR
 from .failures import AclLayerError, RuntimeLayerError
 from .memory import DEVICE, HOST, UNREGISTERED, Memory
 from .operation import Access, Operation
-from .refusals import NOT_SUPPORTED, driver, invalid, out_of_range, silent, unsupported, wrong_context
+from .refusals import MOST_BYTES, NOT_SUPPORTED, driver, invalid, out_of_range, silent, unsupported, wrong_context
 
 if TYPE_CHECKING:
     from .context import Context
@@ -409,6 +409,8 @@ def memset_async(
     memory = machine.area(Memory)
     memory.check(address, count, call)
     if memory.locate(address)[0] in (HOST, UNREGISTERED):
+        if dest_max > MOST_BYTES:
+            raise RuntimeLayerError(507000, "EE9999", f"memset of host memory failed: {dest_max} is no length")
         if memory.on_access is not None:
             memory.on_access(call, Access((), ((address, count),)))
         fill(memory, call, address, value, count, width)
