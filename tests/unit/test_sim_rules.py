@@ -287,10 +287,11 @@ def test_a_batch_is_read_to_the_first_copy_that_does_not_fit(calls):
 
 
 def test_addresses_that_were_never_written_do_not_lead_to_the_memory_of_the_program():
-    calls = Calls(order="eager")
+    calls = Calls()
     words = ctypes.cast(calls.malloc(16), ctypes.POINTER(ctypes.c_void_p))
-    with undefined("there is no memory at"):
-        calls.aclrtMemcpyAsyncWithOffset(words, 8, 0, words, 8, 0, 6, None)
+    calls.aclrtMemcpyAsyncWithOffset(words, 8, 0, words, 8, 16, 6, None)
+    with undefined("aclrtMemcpyAsyncWithOffset", "there is no memory at"):
+        calls.aclrtSynchronizeDevice()
 
 
 # ---- configuration -------------------------------------------------------------------------------------------
