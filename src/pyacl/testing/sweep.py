@@ -364,8 +364,7 @@ def _quick_collections() -> Iterator[None]:
     gc.collect()
     # what the program has frozen must stay so; Python 3.12 freezes some hundred objects itself
     frozen = gc.get_freeze_count() > 1000
-    if not frozen:
-        gc.freeze()
+    gc.freeze()
     try:
         yield
     finally:
