@@ -607,16 +607,28 @@ def functions_page() -> str:
         out.append("")
     out += [
         "## libruntime\n",
-        f"The {len(RT['functions'])} functions of libruntime ({RT['version']}) by the header that declares them. "
-        "They are not a stable interface.\n",
-        "| header | functions |",
-        "| --- | --- |",
+        f"The {len(RT['functions'])} functions of libruntime ({RT['version']}) by the header that declares them, and "
+        "how many of them the versions have that were compared. They are not a stable interface.\n",
+        "| header | " + " | ".join(RT["versions_compared"]) + " | functions |",
+        "| --- |" + " ---: |" * len(RT["versions_compared"]) + " --- |",
     ]
-    headers: dict[str, list[str]] = defaultdict(list)
+    headers: dict[str, list[tuple[str, dict]]] = defaultdict(list)
     for name, e in sorted(RT["functions"].items()):
-        headers[e["header"].removeprefix("runtime/runtime/")].append(name)
-    out += [f"| {h} ({len(names)}) | {', '.join(f'`{n}`' for n in names)} |" for h, names in sorted(headers.items())]
+        headers[e["header"].removeprefix("runtime/runtime/")].append((name, e))
+    for header, rows in [*sorted(headers.items()), ("**all**", list(RT["functions"].items()))]:
+        counts = [str(sum(v in e["declared_in"] for _, e in rows)) for v in RT["versions_compared"]]
+        names = "" if header == "**all**" else ", ".join(f"`{n}`{only_in(e)}" for n, e in rows)
+        out.append(f"| {header} | {' | '.join(counts)} | {names} |")
     return "\n".join(out) + "\n"
+
+
+def only_in(e: dict) -> str:
+    """Which versions have a function of libruntime, where not all have it."""
+    compared = RT["versions_compared"]
+    first, last = e["declared_in"][0], e["declared_in"][-1]
+    said = [f"from {first}"] if first != compared[0] else []
+    said += [f"to {last}"] if last != compared[-1] else []
+    return f" ({', '.join(said)})" if said else ""
 
 
 def declared_in(e: dict, version: str) -> bool:
