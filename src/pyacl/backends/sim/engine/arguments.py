@@ -13,7 +13,7 @@ import numpy as np
 from . import refusals
 from .failures import RuntimeLayerError, UndefinedBehavior
 from .handles import NO_MEMORY
-from .program import Function
+from .program import Function, Programs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +27,7 @@ MAX_PARAMETERS = 128
 HEAD = 80  # bytes of a handle, without its parameters
 STEP = 32  # bytes of a handle for each parameter
 ADDRESSES = 1 << 47  # more than any program has
+KEPT = 64  # as many handles may be there before those of unloaded binaries are looked for
 HIDDEN_ROOM = 64  # what a block is given for hidden arguments
 
 
@@ -192,6 +193,7 @@ class Handles:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._live: dict[int, Arguments] = {}
+        self._enough = KEPT
 
     def of_thread(self, function: Function) -> Arguments:
         """aclrtKernelArgsInit: the one handle of the calling thread, emptied."""
@@ -210,6 +212,11 @@ class Handles:
 
     def _made(self, arguments: Arguments) -> Arguments:
         self._live[arguments.address] = arguments
+        if len(self._live) > self._enough:
+            # nobody says when the memory of a handle is given back; once its binary is unloaded, it is of no use
+            functions = self.machine.area(Programs).functions
+            self._live = {at: made for at, made in self._live.items() if functions.find(made.function.handle)}
+            self._enough = max(KEPT, 2 * len(self._live))
         if self.machine.hazards is not None:
             self.machine.hazards.arguments_made(arguments)
         return arguments

@@ -401,7 +401,7 @@ class Memory:
         block.gone = places.caller()
         self._kept.append(block)
         self._kept_bytes += block.size
-        while self._kept_bytes > _QUARANTINE:
+        while self._kept_bytes > _QUARANTINE or len(self._kept) > _REMEMBER:
             self._kept_bytes -= self._kept.popleft().size
         if self.on_freed is not None:
             self.on_freed(block)
