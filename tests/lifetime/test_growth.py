@@ -33,17 +33,18 @@ def program() -> None:
 
 @pytest.mark.parametrize("order", ["lazy", "eager"])
 def test_programs_that_come_and_go_leave_nothing_behind(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # what the simulator remembers of things that are gone is bounded, here by so little that it shows
-    monkeypatch.setattr(memory, "_REMEMBER", 4)
-    monkeypatch.setattr(arguments, "KEPT", 4)
+    # what the simulator remembers of things that are gone is bounded: here by so little that it neither hides a growth
+    # nor looks like one (an argument handle keeps its binary, about twenty objects, until another takes its place)
+    monkeypatch.setattr(memory, "_REMEMBER", 1)
+    monkeypatch.setattr(arguments, "KEPT", 1)
     forget()
     pyacl.use_backend(sim.Backend(order=order))
     counts = []
     for _ in range(4):
-        for _ in range(25):
+        for _ in range(50):
             program()
         gc.collect()
         counts.append(len(gc.get_objects()))
     forget()
-    # less than one object for each run
-    assert counts[3] - counts[1] < 25, counts
+    # one object kept by each of the hundred runs would be a hundred
+    assert counts[3] - counts[1] < 60, counts
