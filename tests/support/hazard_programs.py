@@ -273,6 +273,18 @@ def two_streams_copy(m: Machine, mended: bool) -> None:
     m.api.aclrtMemsetAsync(m.y + 4, BYTES, 0, 4, m.t)  # then
 
 
+def two_streams_and_one_is_gone(m: Machine, mended: bool) -> None:
+    """Its work comes before all that is submitted later, not before what waits in other streams."""
+    other = m.stream()
+    m.api.aclrtLaunchKernelWithHostArgs(m.double, 1, m.s, None, *m.args(m.x, m.y, N))  # first
+    if mended:
+        event = m.event()
+        m.api.aclrtRecordEvent(event, m.s)
+        m.api.aclrtStreamWaitEvent(other, event)
+    m.api.aclrtLaunchKernelWithHostArgs(m.total, 1, other, None, *m.args(m.y, m.z))  # then
+    m.api.aclrtDestroyStream(other)
+
+
 def two_streams_of_a_model(m: Machine, mended: bool) -> None:
     join, again, back = m.event(), m.event(), m.event()
     m.api.aclmdlRICaptureBegin(m.s, 0)
@@ -417,7 +429,13 @@ PROGRAMS: dict[str, list[Callable[[Machine, bool], None]]] = {
         unmapped_under_a_kernel,
         pool_memory_given_back,
     ],
-    "unordered": [two_streams_write, two_streams_read_and_write, two_streams_copy, two_streams_of_a_model],
+    "unordered": [
+        two_streams_write,
+        two_streams_read_and_write,
+        two_streams_copy,
+        two_streams_and_one_is_gone,
+        two_streams_of_a_model,
+    ],
     "waited-before-record": [waited_before_recorded, waited_before_recorded_old_kind],
     "arguments-rewritten": [
         arguments_on_the_device_rewritten,
@@ -663,6 +681,18 @@ def a_model_run_often(m: Machine) -> None:
     m.api.aclmdlRIDestroy(model)
 
 
+def waited_for_by_destroying_a_model(m: Machine) -> None:
+    m.api.aclmdlRICaptureBegin(m.s, 0)
+    m.launch(m.double, m.s, m.x, m.y, N)
+    model = c.aclmdlRI()
+    m.api.aclmdlRICaptureEnd(m.s, model)
+    m.launch(m.fill, m.s, m.z, N)
+    m.api.aclmdlRIExecuteAsync(model, m.s)
+    m.api.aclmdlRIDestroy(model)
+    m.api.aclrtMemcpy(m.at, BYTES, m.y, BYTES, D2H)
+    m.api.aclrtMemcpy(m.at, BYTES, m.z, BYTES, D2H)
+
+
 def parts_that_are_written(m: Machine) -> None:
     x = m.malloc(BYTES)
     m.api.aclrtMemset(x, BYTES, 0, BYTES // 2)
@@ -729,6 +759,7 @@ CLEAN = [
     a_handle_launched_often,
     freed_after_other_waits,
     a_model_run_often,
+    waited_for_by_destroying_a_model,
     parts_that_are_written,
     written_in_hidden_ways,
     unknown_kernels,

@@ -22,7 +22,7 @@ class Track:
     clock : dict
         What the next piece of work here comes after: of each track, the number of the latest piece.
     dead : bool
-        It is gone, and all that it did is done.
+        It is gone, and all that it did comes before everything that can still come.
     """
 
     __slots__ = ("name", "count", "clock", "seen", "due", "dead")

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 #: hazards that are remembered
 MOST_FOUND = 1000
 _MANY = 64  # tracks in a clock, from which on it pays to look for dead ones
+_MOST_ENDED = 64  # tracks that are gone and remembered, because older work has not run yet
 _WORDS = 1024  # bytes of arguments in which addresses are looked for
 
 
@@ -118,6 +119,7 @@ class Hazards:
         self.serial = 0  # calls of the program
         self.epoch = 0  # what was touched in an earlier one comes before everything that can still come
         self._ahead: set[Track] = set()  # tracks that have touched something that the host does not know of
+        self._ended: list[tuple[int, Track]] = []  # tracks that are gone, and how many calls there were by then
         self._models: dict[Stream, _Running] = {}  # by the stream they run on
         self._warned: dict[Any, Any] = {}
         self._expecting: dict[type, Callable[[Any, Trace], list[Span]]] = {
@@ -479,8 +481,11 @@ class Hazards:
         rest = stream.pending[1] if len(stream.pending) > 1 else None
         if not isinstance(rest, ModelRun) or rest.run is not operation.run:
             running = self._models.pop(stream, None)
-            for clock in running.clocks.values() if running is not None else ():
+            for lane, clock in running.clocks.items() if running is not None else ():
                 join(trace.clock, clock)
+                if lane.track is not None:
+                    join(lane.track.clock, clock)
+                    _bury(lane.track.clock)
             return
         # it goes on when something outside has happened
         after = rest.trace = Trace(trace.serial, trace.view, trace.host)
@@ -503,11 +508,17 @@ class Hazards:
         elif isinstance(original, (Jump, Branch)):
             _merge(running.clocks, lane.model.lanes.values())
 
-    def model_ended(self, lanes: Iterable[Lane]) -> None:
-        """A model is destroyed."""
-        for lane in lanes:
+    def model_ended(self, model: Model) -> None:
+        """A model is destroyed. A captured one was waited for while it ran."""
+        known: Clock = {}
+        for lane in model.lanes.values():
             if lane.track is not None:
-                lane.track.end()
+                join(known, lane.track.clock)
+                self._ended.append((self.serial, lane.track))
+        if model.captured:
+            self.host_knows(known)
+        else:
+            self._retire()
 
     # ---- what orders streams ---------------------------------------------------------------------------------
 
@@ -682,6 +693,7 @@ class Hazards:
     def _forget(self) -> None:
         """Forget what was touched, if everything that can come comes after it."""
         view = self.view
+        self._retire()
         if self._ahead:
             self._ahead = {track for track in self._ahead if track.count > view.get(track, 0) and not track.dead}
         if not self._ahead and not self.machine.scheduler.active:
@@ -692,9 +704,27 @@ class Hazards:
         track: Track | None = stream.track
         if track is not None:
             self.host_waited(stream)
-            track.end()
+            self._ended.append((self.serial, track))
+            self._retire()
             self.watches.forget(track)
             self._models.pop(stream, None)
+
+    def _retire(self) -> None:
+        """Tracks that are gone are dead once the host knows of all that they did, and no older work is left to run:
+        that would not come after it."""
+        if not self._ended:
+            return
+        heads = (stream.pending[0].trace for stream in self.machine.scheduler.active if stream.pending)
+        oldest = min((0 if trace is None else trace.serial for trace in heads), default=self.serial + 1)
+        kept = []
+        for serial, track in self._ended:
+            if serial < oldest and self.view.get(track, 0) >= track.count:
+                track.end()
+            else:
+                kept.append((serial, track))
+        while len(kept) > _MOST_ENDED:
+            kept.pop(0)[1].end()
+        self._ended = kept
 
     # ---- other memory of the program -------------------------------------------------------------------------
 

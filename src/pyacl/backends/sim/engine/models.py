@@ -467,7 +467,7 @@ class Model:
                 lane.stream.divert = None
             self.models.lanes.remove(lane.handle)
         if self.machine.hazards is not None:
-            self.machine.hazards.model_ended(self.lanes.values())
+            self.machine.hazards.model_ended(self)
         for condition in self.conditions:
             memory.drop(condition.block)
             self.models.conditions.remove(condition.handle)
