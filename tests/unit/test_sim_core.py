@@ -449,6 +449,29 @@ def test_a_host_function_may_call_the_library(lazy):
     assert found.value == 1
 
 
+def test_in_the_eager_order_a_host_function_is_over_when_its_call_returns():
+    eager = Simulation(order="eager")
+    stream, status = eager.stream(), ctypes.c_uint32(1)
+    function = types.aclrtHostFunc(lambda _: time.sleep(0.002))
+    for _ in range(20):
+        eager.api.aclrtLaunchHostFunc(stream, function, None)
+        eager.api.aclrtStreamQuery(stream, ctypes.byref(status))
+        assert status.value == 0
+
+
+def test_in_the_eager_order_a_host_function_that_waits_for_the_program_does_not_hold_it_up():
+    eager = Simulation(order="eager")
+    stream, status, gate = eager.stream(), ctypes.c_uint32(0), threading.Event()
+    function = types.aclrtHostFunc(lambda _: gate.wait())
+    eager.api.aclrtLaunchHostFunc(stream, function, None)
+    eager.work(stream, "after it")
+    eager.api.aclrtStreamQuery(stream, ctypes.byref(status))
+    assert (status.value, eager.log) == (1, [])
+    gate.set()
+    eager.api.aclrtSynchronizeStream(stream)
+    assert eager.log == ["after it"]
+
+
 def test_callbacks_run_on_the_thread_that_processes_reports(lazy):
     stream = lazy.stream()
     seen, ready, stop = [], threading.Event(), []

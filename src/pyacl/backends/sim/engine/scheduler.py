@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .stream import Stream
 
 Goal = Callable[[], bool]
+PROMPT = 0.5  # seconds that work which runs on another thread may take to be finished at once, in the eager order
 
 
 class Scheduler:
@@ -284,6 +285,11 @@ class Scheduler:
         return "deadlock: this wait can never end\n" + "\n".join(lines)
 
 
+def _goes_on() -> bool:
+    """The goal of a thread that does not wait for anybody, and will do more by itself."""
+    return True
+
+
 class EagerScheduler(Scheduler):
     """Everything runs as soon as it can.
 
@@ -299,6 +305,11 @@ class EagerScheduler(Scheduler):
         self.active[stream] = None
         if self._ready(stream):
             self.run(stream)
+        if threading.get_ident() not in self.library_threads:
+            # a host function runs on a thread of its own; it is over before the program can look, unless it takes long
+            end = time.monotonic() + PROMPT
+            while stream.running and time.monotonic() < end:
+                self._sleep(_goes_on, end - time.monotonic())
 
     def finished(self) -> None:
         for stream in list(self.active):
