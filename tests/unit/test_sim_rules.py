@@ -31,6 +31,14 @@ def stream_with(calls, flags):
     return stream
 
 
+def calls_with_kernel(calls):
+    """A function of a kernel object."""
+    data, binary, function = make_kernel_object("k"), c.aclrtBinHandle(), c.aclrtFuncHandle()
+    calls.aclrtBinaryLoadFromData(data, len(data), None, binary)
+    calls.aclrtBinaryGetFunction(binary, b"k", function)
+    return function
+
+
 def last_error(calls):
     return calls.api.unchecked.aclrtGetLastError(0)
 
@@ -90,6 +98,21 @@ def test_stream_for_the_cpu_scheduler_runs_nothing(calls):
     assert calls.code("aclrtStreamWaitEvent", other, event) == PARAM_INVALID  # as if it had not been recorded
     calls.aclrtRecordEvent(event, other)
     calls.aclrtStreamWaitEvent(stream, event)
+
+
+def test_asking_whether_a_stream_for_the_cpu_scheduler_is_complete(calls):
+    stream, status = stream_with(calls, CPU_SCHEDULE), ctypes.c_uint32(7)
+    assert refusal(calls, "aclrtStreamQuery", stream, status) == (0, "EL9999")  # the driver's
+    assert (status.value, last_error(calls)) == (NOT_READY, 0)
+
+
+def test_streams_of_models_take_no_task_on_caches(calls):
+    stream, model, memory = stream_with(calls, PERSISTENT), c.aclmdlRI(), calls.malloc(64)
+    calls.aclrtCmoAsync(memory, 64, 0, stream)
+    calls.aclmdlRIBuildBegin(model, 0)
+    calls.aclmdlRIBindStream(model, stream, 0)
+    assert refusal(calls, "aclrtCmoAsync", memory, 64, 0, stream) == (NOT_SUPPORTED,)
+    assert last_error(calls) == 0
 
 
 @pytest.mark.parametrize("flags", [1, 2, 4, 8, 0x40, 0x80])
@@ -276,6 +299,32 @@ def test_lengths_that_c_cannot_copy(calls):
     assert (size.value, depth.value) == (4, 8)
 
 
+def test_sizes_of_parameters_whose_sum_wraps_around(calls):
+    function = calls_with_kernel(calls)
+    handle, first, second, data = c.aclrtArgsHandle(), c.aclrtParamHandle(), c.aclrtParamHandle(), ctypes.c_void_p()
+    calls.aclrtKernelArgsInit(function, handle)
+    assert refusal(calls, "aclrtKernelArgsAppend", handle, bytes(8), 2**64 - 1, second) == (PARAM_INVALID, "EE1001")
+    assert second.value is None
+    calls.aclrtKernelArgsAppend(handle, bytes(8), 8, first)
+    assert refusal(calls, "aclrtKernelArgsAppend", handle, bytes(8), 2**64 - 1, second) == (PARAM_INVALID, "EE1001")
+    assert second.value == first.value + 32  # given before the copy is refused
+    calls.aclrtKernelArgsAppendPlaceHolder(handle, first)
+    assert first.value == second.value  # it was not counted
+    calls.aclrtKernelArgsGetPlaceHolderBuffer(handle, first, 2**64 - 1, data)
+    assert data.value
+
+
+def test_values_are_in_device_memory(calls):
+    block = ctypes.create_string_buffer(64)
+    for name in ("aclrtValueWrite", "aclrtValueWait"):
+        assert refusal(calls, name, block, 1, 0, None) == (PARAM_INVALID, "EE1003")
+
+
+def test_types_that_cannot_be_reduced_leave_no_message(calls):
+    memory = calls.malloc(64)
+    assert refusal(calls, "aclrtReduceAsync", memory, memory, 64, 10, -1, None, None) == (INVALID_PARAM,)
+
+
 def test_a_batch_is_read_to_the_first_copy_that_does_not_fit(calls):
     device = calls.malloc(64)
     ends, sizes = (ctypes.c_void_p * 2)(device, device), (ctypes.c_size_t * 2)(64, 64)
@@ -292,6 +341,55 @@ def test_addresses_that_were_never_written_do_not_lead_to_the_memory_of_the_prog
     calls.aclrtMemcpyAsyncWithOffset(words, 8, 0, words, 8, 16, 6, None)
     with undefined("aclrtMemcpyAsyncWithOffset", "there is no memory at"):
         calls.aclrtSynchronizeDevice()
+
+
+# ---- without a context ---------------------------------------------------------------------------------------
+
+
+def in_a_thread(work):
+    """What a function returns on a thread that has no context."""
+    found = []
+    worker = threading.Thread(target=lambda: found.append(work()))
+    worker.start()
+    worker.join()
+    return found[0]
+
+
+def message_without_context(calls, name, *arguments):
+    """The code of a call without context, and the codes in the message read once the thread has a device."""
+
+    def work():
+        code = getattr(calls.api.unchecked, name)(*arguments)
+        calls.aclrtSetDevice(0)
+        return code, *re.findall(r"\b[A-Z]{2}\d{4}\b", (calls.aclGetRecentErrMsg() or b"").decode())[:1]
+
+    return in_a_thread(work)
+
+
+@pytest.mark.parametrize("name", ["aclrtMalloc", "aclrtMallocAlign32", "aclrtMallocCached", "aclrtMemAllocManaged"])
+def test_allocations_report_the_lack_of_a_context_once(calls, name):
+    assert message_without_context(calls, name, ctypes.c_void_p(), 64, 1) == (NO_CONTEXT, "EE9999")
+    assert message_without_context(calls, "aclrtMallocHost", ctypes.c_void_p(), 64) == (NO_CONTEXT, "EE1001")
+
+
+def test_queues_without_a_context_leave_no_last_error(calls):
+    attributes, number = calls.api.acltdtCreateQueueAttr(), ctypes.c_uint32(7)
+
+    def work():
+        silent = calls.api.unchecked
+        return silent.acltdtCreateQueue(attributes, number), silent.acltdtDestroyQueue(0), last_error(calls)
+
+    assert in_a_thread(work) == (NO_CONTEXT, NO_CONTEXT, 0)
+    assert number.value == 7
+
+
+def test_one_capability_is_asked_of_the_context(calls):
+    value = ctypes.c_int32()
+
+    def work():
+        return [calls.code("aclrtGetDeviceCapability", 0, feature, value) for feature in (1, 21)]
+
+    assert in_a_thread(work) == [NO_CONTEXT, 0]
 
 
 # ---- configuration -------------------------------------------------------------------------------------------

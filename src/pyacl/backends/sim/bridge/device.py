@@ -180,6 +180,9 @@ def get_device_info(sim: Machine, device_id: int, number: int, value: int) -> No
     hostmem.write_i64(value, attribute(sim.devices[device_id], number))
 
 
+_MODEL_UPDATE = 1  # the feature for which the thread's context is asked
+
+
 @answers("aclrtGetDeviceCapability", required="value")
 @answers("rtsDeviceGetCapability")
 def get_device_capability(sim: Machine, device_id: int, feature: int, value: int) -> None:
@@ -191,6 +194,8 @@ def get_device_capability(sim: Machine, device_id: int, feature: int, value: int
         )  # no last error
     runtime_require(value, "val")
     sim.device(device_id)
+    if feature == _MODEL_UPDATE:
+        sim.current_context()
     hostmem.write_i32(value, {1: 0, 21: 1, 10001: 1, 20001: 16}[feature])
 
 

@@ -115,7 +115,7 @@ def reduce_async(sim: Machine, dst: int, src: int, count: int, kind: int, type: 
     if reserve:
         raise AclLayerError(100000, "EH0002", "Argument [reserve] must be null")
     if type not in arithmetic.REDUCIBLE:
-        raise refusals.bad_value(type, "type", "it is no type of data that can be reduced")
+        raise refusals.silent()  # the report of a type that cannot be reduced lacks parts, and is not kept
     if not count:
         raise refusals.out_of_range(0, "cnt", "not equal to 0")
     if not arithmetic.SUM <= kind <= arithmetic.EQUAL:

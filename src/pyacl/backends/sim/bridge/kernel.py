@@ -388,7 +388,9 @@ def kernel_args_append(sim: Machine, args_handle: int, param: int, param_size: i
         _positive(param_size, "paramSize")
         _present(paramHandle=param_handle)
     handle = _handle(sim, args_handle, "aclrtKernelArgsAppend", "EE1001")  # it has room for no parameter
-    hostmem.write_pointer(param_handle, handle.append(param, param_size))
+    offset = handle.place(param_size)
+    hostmem.write_pointer(param_handle, handle.next_handle())  # before the copy, which may be refused
+    handle.append(param, param_size, offset)
 
 
 @answers("aclrtKernelArgsAppendPlaceHolder")

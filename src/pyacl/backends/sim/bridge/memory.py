@@ -56,8 +56,16 @@ def _padded(size: int, policy: int, padding: bool) -> int:
     return _round(size)
 
 
+def _current_device(sim: Machine) -> int:
+    """The device of the calling thread, for functions that do not report the lack of one a second time."""
+    try:
+        return sim.current_context().device.index
+    except RuntimeLayerError as error:
+        raise RuntimeLayerError(error.code, "EE9999", error.text, explained=False) from None
+
+
 def _allocate(sim: Machine, size: int, requested: int, policy: int, kind: str) -> Block:
-    device = sim.current_context().device.index
+    device = _current_device(sim)
     return sim.area(Memory).allocate(device, size, requested, _PAGES.get(policy, 0), kind)
 
 
@@ -195,7 +203,7 @@ def mem_alloc_managed(sim: Machine, ptr: int, size: int, flag: int) -> None:
         raise inner("flag must be ACL_RT_MEM_ATTACH_GLOBAL")
     if not size:
         raise out_of_range(size, "size", "not equal to 0")
-    device = sim.current_context().device.index
+    device = _current_device(sim)
     rounded = (size + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
     hostmem.write_pointer(
         ptr, sim.area(Memory).allocate_pinned(device, rounded, size, "aclrtMemAllocManaged", MANAGED).base

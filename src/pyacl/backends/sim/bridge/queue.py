@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-from ..engine.failures import AclLayerError
+from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.handles import HandleTable
 from ..engine.machine import Machine
 from ..engine.memory import Memory
@@ -116,18 +116,26 @@ def get_queue_attr(sim: Machine, attr: int, kind: int, length: int, param_ret_si
 # ---- queues --------------------------------------------------------------------------------------------------
 
 
+def _device(sim: Machine) -> int:
+    """The calling thread's device. That there is none does not become the last error here."""
+    try:
+        return sim.current_context().device.index
+    except RuntimeLayerError as error:
+        raise AclLayerError(error.code, "EH9999", error.text) from None
+
+
 @answers("acltdtCreateQueue", partly=_NOTE)
 def create_queue(sim: Machine, attr: int, qid: int) -> None:
     if not qid:
         raise silent()
-    device = sim.current_context().device.index
+    device = _device(sim)
     found = sim.area(Objects).attributes.get(attr, "acltdtCreateQueue") if attr else Attribute()
     hostmem.write_u32(qid, sim.area(Queues).create(device, found.depth, found.name))
 
 
 @answers("acltdtDestroyQueue", partly=_NOTE)
 def destroy_queue(sim: Machine, qid: int) -> None:
-    sim.current_context()
+    _device(sim)
     sim.area(Queues).destroy(qid)
 
 
@@ -137,7 +145,7 @@ def enqueue_data(
 ) -> None:
     if not data or not data_size:
         raise silent()
-    sim.current_context()
+    _device(sim)
     along = hostmem.read_bytes(user_data, user_data_size) if user_data else b""
     sim.area(Queues).put(qid, (hostmem.read_bytes(data, data_size), along), timeout)
 
@@ -155,7 +163,7 @@ def dequeue_data(
 ) -> None:
     if not data or not ret_data_size or not data_size:
         raise silent()
-    sim.current_context()
+    _device(sim)
     queues = sim.area(Queues)
     content, along = queues.head(qid, timeout)
     hostmem.write_u64(ret_data_size, len(content))
@@ -281,7 +289,7 @@ def set_queue_route_query_info(sim: Machine, param: int, kind: int, length: int,
 def _change_routes(sim: Machine, route_list: int, bind: bool, call: str) -> None:
     if not route_list:
         raise silent()
-    sim.current_context()
+    _device(sim)
     queues = sim.area(Queues)
     change = queues.bind if bind else queues.unbind
     for route in sim.area(Objects).lists.get(route_list, call):
@@ -318,7 +326,7 @@ def query_queue_routes(sim: Machine, query_info: int, route_list: int) -> None:
         mode in (_QUERY_DST, _QUERY_BOTH) and not query.given[2]
     ):
         raise silent()
-    sim.current_context()
+    _device(sim)
     if mode == _QUERY_ABNORMAL:
         return
     by_source: Optional[int] = source if mode != _QUERY_DST else None

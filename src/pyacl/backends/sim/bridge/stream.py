@@ -188,8 +188,9 @@ def runtime_stream_query(sim: Machine, stream: int) -> int:
         raise RuntimeLayerError(
             207000, "EE1001", f"Sink stream does not support stream query, stream_id={found.number}"
         )
-    if found.flags & CPU_SCHEDULE:
-        return 507004  # it has no queue on the device, and is never seen to be complete
+    if found.flags & CPU_SCHEDULE:  # it has no queue on the device: the driver says so, and it is never complete
+        sim.messages().append(("EL9999", "[drv api] halSqCqQuery failed: the stream has no queue on the device"))
+        return 507004
     idle = found.idle
     if not idle:
         sim.scheduler.step([found])

@@ -337,7 +337,7 @@ def cmo_async(sim: Machine, src: int, size: int, cmo_type: int, stream: int) -> 
         raise silent()
     if sim.profile.family not in _CMO_CHIPS or cmo_type > _FLUSH:
         raise silent(207000)
-    transfer.task_without_effect(sim, stream, "aclrtCmoAsync", "Cmo Task launch failed")
+    transfer.cache_task(sim, stream, "aclrtCmoAsync")
 
 
 @answers("aclrtCmoAsyncWithBarrier", partly="there are no caches")

@@ -29,6 +29,7 @@ STEP = 32  # bytes of a handle for each parameter
 ADDRESSES = 1 << 47  # more than any program has
 KEPT = 64  # as many handles may be there before those of unloaded binaries are looked for
 HIDDEN_ROOM = 64  # what a block is given for hidden arguments
+SIZES = 1 << 64  # sums of sizes wrap around here, as in C
 
 
 class Parameter:
@@ -90,15 +91,24 @@ class Arguments:
             raise UndefinedBehavior(text)
         raise refusals.invalid(text)  # as for zeroed memory, which is a parameter of 0 bytes
 
-    def append(self, source: int, size: int) -> int:
-        """Put a parameter into the block, from an address of the program; returns its handle."""
+    def place(self, size: int) -> int:
+        """The offset at which the next parameter, of this size, goes."""
         if self.finalized:
             raise refusals.unsupported("not support append and get ph buffer after finalized")
         if self.data_begun:
             raise refusals.unsupported("not support append ph or common param, after getting ph buffer")
-        offset = self._take(size)
+        return self._take(size)
+
+    def next_handle(self) -> int:
+        """The handle that the next parameter gets."""
+        return self.address + HEAD + STEP * len(self.parameters)
+
+    def append(self, source: int, size: int, offset: int) -> None:
+        """Put a parameter into the block at its place, from an address of the program."""
+        if size > refusals.MOST_BYTES:
+            raise refusals.invalid(f"args append, memcpy failed: {size} bytes")
         self.machine.host.move(self.start + offset, source, size)
-        return self._added(Parameter(offset, size, False))
+        self._added(Parameter(offset, size, False))
 
     def append_placeholder(self) -> int:
         """Reserve room for the address of data that travels with the block; returns its handle."""
@@ -108,7 +118,9 @@ class Arguments:
             raise refusals.unsupported("not support append and get placeholder buffer after finalized")
         offset = self._take(8)
         self.placeholders += 1
-        return self._added(Parameter(offset, 8, True))
+        handle = self.next_handle()
+        self._added(Parameter(offset, 8, True))
+        return handle
 
     def placeholder_data(self, parameter: Parameter, size: int) -> int:
         """Room for the data of a placeholder; returns its offset in the block."""
@@ -120,7 +132,7 @@ class Arguments:
         offset = self._fits(size, "get placeholder buff fail,size overflow")
         self.data_begun = True
         parameter.data, parameter.data_size = offset, size
-        self.size = offset + size
+        self.size = (offset + size) % SIZES
         return offset
 
     def update(self, parameter: Parameter, source: int, size: int) -> None:
@@ -165,14 +177,14 @@ class Arguments:
 
     def _fits(self, size: int, problem: str) -> int:
         offset = self.size if self.function.cpu else (self.size + 7) & ~7
-        if offset + size > self.room:
-            raise refusals.invalid(f"{problem}, needOccupyOffset={offset + size},total={self.room}")
+        end = (offset + size) % SIZES
+        if end > self.room:
+            raise refusals.invalid(f"{problem}, needOccupyOffset={end},total={self.room}")
         return offset
 
-    def _added(self, parameter: Parameter) -> int:
+    def _added(self, parameter: Parameter) -> None:
         self.parameters.append(parameter)
         self.size = parameter.offset + parameter.size
-        return self.address + HEAD + STEP * (len(self.parameters) - 1)
 
     def _overflow_slot(self) -> None:
         if self.function.cpu or self.overflow_done or not self.function.overflow_slot:

@@ -582,12 +582,11 @@ def batch_async(
 # ---- by descriptor and by offset -----------------------------------------------------------------------------
 
 
-def _device_address(memory: Memory, address: int, what: str) -> int:
-    """The device of an address in device memory; 107000 for other memory."""
-    location, device, _ = memory.locate(address)
+def _device_address(memory: Memory, address: int) -> None:
+    """107000 for an address in other memory than a device's."""
+    location = memory.locate(address)[0]
     if location != DEVICE:
-        raise RuntimeLayerError(107000, "EE1001", f"{what} at 0x{address:x} is not device memory")
-    return device
+        raise out_of_range(location, "attributes.location.type", str(DEVICE))
 
 
 def set_descriptor(machine: Machine, desc: int, src: int, dst: int, count: int) -> None:
@@ -675,7 +674,7 @@ def value_write(machine: Machine, address: int, value: int, flag: int, handle: i
     if flag != 0:
         raise out_of_range(flag, "flag", "0")
     memory = machine.area(Memory)
-    _device_address(memory, address, "The value")
+    _device_address(memory, address)
     stream = own_stream(machine, handle, "aclrtValueWrite", "mem write value failed")
     memory.check(address, 8, "aclrtValueWrite")
     stream.submit(Put(memory, "aclrtValueWrite", address, (value & FAIL_NOWHERE).to_bytes(8, "little")))
@@ -686,7 +685,7 @@ def value_wait(machine: Machine, address: int, value: int, flag: int, handle: in
     if flag >= 4:
         raise out_of_range(flag, "flag", "[0, 4)")
     memory = machine.area(Memory)
-    _device_address(memory, address, "The value")
+    _device_address(memory, address)
     stream = own_stream(machine, handle, "aclrtValueWait", "mem wait value failed")
     memory.check(address, 8, "aclrtValueWait")
     stream.submit(ValueWait(memory, address, value, flag))
@@ -695,6 +694,14 @@ def value_wait(machine: Machine, address: int, value: int, flag: int, handle: in
 def task_without_effect(machine: Machine, handle: int, call: str, what: str) -> None:
     """A task that does nothing that a simulation would show: on caches that it lacks, marks that nobody records."""
     own_stream(machine, handle, call, what).submit(Nothing(call))
+
+
+def cache_task(machine: Machine, handle: int, call: str) -> None:
+    """A task on the caches by address: no stream of a model takes it (207000, and nobody is told)."""
+    stream = own_stream(machine, handle, call, "Cmo Task launch failed")
+    if stream.models:
+        raise AclLayerError(207000)
+    stream.submit(Nothing(call))
 
 
 def cache_task_of_model(machine: Machine, handle: int, call: str) -> None:
