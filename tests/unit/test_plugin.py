@@ -233,7 +233,7 @@ def test_bad_markers(run) -> None:
         errors=5,
     )
     result.stdout.fnmatch_lines([
-        "pytest.mark.npu knows no 'device'; did you mean devices? It knows soc, cann, *",
+        "pytest.mark.npu knows no 'device' (did you mean devices?). It knows soc, cann, *",
         "pytest.mark.npu takes keywords only, not 'Ascend910B1'",
         "pytest.mark.npu soc='Ascend1' is not a known SoC; choose one of:*",
         "pytest.mark.npu devices=0: give a whole number of at least 1",

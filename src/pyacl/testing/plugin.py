@@ -163,8 +163,8 @@ def _wanted(node: pytest.Item) -> dict[str, Any]:
         for name, value in marker.kwargs.items():
             if name not in MARKER:
                 close = difflib.get_close_matches(name, MARKER, 1)
-                hint = f"; did you mean {close[0]}?" if close else ""
-                _refuse(f"knows no {name!r}{hint} It knows {', '.join(MARKER)}.")
+                hint = f" (did you mean {close[0]}?)" if close else ""
+                _refuse(f"knows no {name!r}{hint}. It knows {', '.join(MARKER)}.")
             wanted.setdefault(name, value)
     if wanted.get("leaks", "fail") not in ("off", "warn", "fail"):
         _refuse(f"leaks={wanted['leaks']!r} is none of 'off', 'warn' and 'fail'")
