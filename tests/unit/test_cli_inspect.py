@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import builtins
 import json
+import os
 import re
 import tarfile
+import threading
 import time
 import zipfile
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from rich.console import Console
 
 from pyacl.cli import inspect
+from pyacl.objfile.reader import SIZE_LIMIT
 from pyacl.testing import KernelSpec, make_archive, make_host_object, make_kernel_object, make_sidecar
 
 
@@ -244,6 +247,56 @@ def test_damaged_archives(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     path.write_bytes(damaged)
     assert call(path) == 1
     assert "cannot be unpacked" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["x.zip", "lzma.zip", "x.tar.gz", "x.tar.xz", "x.tar.bz2", "x.tar"])
+def test_archives_whose_middle_is_damaged(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = [bytes([i % 251]) * 97 for i in range(300)]
+    archive = folder / name
+    if name.endswith(".zip"):
+        method = zipfile.ZIP_LZMA if name == "lzma.zip" else zipfile.ZIP_DEFLATED
+        with zipfile.ZipFile(archive, "w", method) as packed:
+            packed.writestr("k.o", b"".join(content))
+    else:
+        with tarfile.open(archive, "w:" + name.partition("tar")[2].lstrip(".")) as tar:
+            for file in ("a/add.o", "a/plain.o"):
+                tar.add(folder / file, file)
+    data = bytearray(archive.read_bytes())
+    if name == "x.tar":
+        del data[len(data) // 16 :]
+    else:
+        middle = slice(60, len(data) - 100)
+        data[middle] = bytes(value ^ 0x5A for value in data[middle])
+    archive.write_bytes(data)
+    assert call(archive, folder / "a" / "add.o", "--json") == 1
+    damaged, whole = read_json(capsys)
+    assert damaged["file"].startswith(str(archive))
+    assert damaged["error"].startswith("cannot be unpacked: ")
+    assert whole["error"] is None
+
+
+def test_a_pipe_is_read_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    data = (folder / "a" / "add.o").read_bytes()
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+    writer.start()
+    assert call(pipe, "--json") == 0
+    writer.join()
+    (entry,) = read_json(capsys)
+    assert (entry["file"], entry["size"], entry["kernels"][0]["name"]) == (str(pipe), len(data), "add_custom")
+
+
+def test_files_without_an_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, start in (("zeros.o", b""), ("elf.o", (folder / "a" / "add.o").read_bytes())):
+        with open(folder / name, "wb") as file:
+            file.write(start)
+            file.truncate(SIZE_LIMIT + 1)
+    assert call("/dev/zero", folder / "zeros.o", folder / "elf.o", "--json") == 1
+    assert [entry["error"] for entry in read_json(capsys)] == [
+        *["neither an ELF file nor an ar archive: it starts with 00 00 00 00 00 00 00 00"] * 2,
+        f"{SIZE_LIMIT + 1} bytes are too many for a kernel object",
+    ]
 
 
 def test_without_rich(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

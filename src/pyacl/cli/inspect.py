@@ -13,17 +13,21 @@ import tarfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 from pyacl import objfile
+from pyacl.cli import in_words
 from pyacl.cli.console import open_console, plain_table
 from pyacl.objfile import Container, Kernel, KernelObject, KernelObjectError
+from pyacl.objfile.reader import SIZE_LIMIT
 
 #: Files looked at inside folders and archives; others are looked at when they are named.
 SUFFIXES = (".o", ".a", ".npubin")
+#: How compressed tar files begin: gzip, bzip2, xz.
+_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 #: More objects than this are shown as one line each.
 DETAIL_LIMIT = 5
 
@@ -84,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         except FileNotFoundError as error:
             return _fail(f"there is no file or folder {error.filename}")
         except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
-            return _fail(f"{error}")
+            return _fail(in_words(error))
         if not items:
             return _fail(f"no kernel objects ({', '.join(SUFFIXES)}) in {', '.join(args.files)}")
         if args.extract:
@@ -129,43 +133,58 @@ def find(name: str, archives: ExitStack) -> Iterator[Item]:
             if file.suffix in SUFFIXES and file.is_file():
                 yield Item(str(file), _reader(file))
         return
-    with path.open("rb") as opened:
-        start = opened.read(8)
-    if start[:4] == b"\x7fELF" or start == b"!<arch>\n":
+    if path.is_fifo():  # such as <(a command) of a shell: it can be read only once
+        data = path.read_bytes()
+        yield Item(name, lambda: objfile.read(data), named=True)
+        return
+    with path.open("rb") as stream:
+        start = stream.read(512)
+    if start[:4] == b"\x7fELF" or start[:8] == b"!<arch>\n":
         yield Item(name, _reader(path), named=True)
-    elif zipfile.is_zipfile(path):
-        yield from _in_zip(path, archives)
-    elif tarfile.is_tarfile(path):
-        yield from _in_tar(path, archives)
+        return
+    opened: tuple[dict[str, int], Callable[[str], bytes]] | None = None
+    try:
+        with _unpacking():
+            if path.is_file() and zipfile.is_zipfile(path):
+                opened = _zip(path, archives)
+            elif start.startswith(_PACKED) or start[257:262] == b"ustar":  # tarfile takes zeros for a tar file, too
+                opened = _tar(path, archives)
+    except KernelObjectError as error:
+        yield Item(name, _refused(error), named=True)
+        return
+    if opened is None:
+        yield Item(name, _reader(path), named=True)
     else:
-        yield Item(name, _reader(path), named=True)
+        yield from _members(str(path), *opened)
 
 
 def _reader(path: Path) -> Callable[[], KernelObject]:
     return lambda: objfile.read(path)
 
 
-def _in_zip(path: Path, archives: ExitStack) -> Iterator[Item]:
+def _refused(error: KernelObjectError) -> Callable[[], KernelObject]:
+    def read() -> KernelObject:
+        raise error
+
+    return read
+
+
+@contextmanager
+def _unpacking() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # zipfile, tarfile, zlib, bz2 and lzma: damage has many names there
+        what = str(error).partition("\n")[0].rstrip(":") or type(error).__name__
+        raise KernelObjectError(f"cannot be unpacked: {what}") from error
+
+
+def _zip(path: Path, archives: ExitStack) -> tuple[dict[str, int], Callable[[str], bytes]]:
+    """Sizes of the files in an archive by their names, and how to read one."""
     archive = archives.enter_context(zipfile.ZipFile(path))
-    names = set(archive.namelist())
-
-    def reader(member: str) -> Callable[[], KernelObject]:
-        def read() -> KernelObject:
-            try:
-                beside = member.rpartition(".")[0] + ".json"
-                sidecar = archive.read(beside) if beside in names else None
-                return objfile.read(archive.read(member), sidecar=sidecar)
-            except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-                raise KernelObjectError(f"cannot be unpacked: {error}") from error
-
-        return read
-
-    for member in sorted(names):
-        if member.endswith(SUFFIXES):
-            yield Item(f"{path}!{member}", reader(member))
+    return {member.filename: member.file_size for member in archive.infolist()}, archive.read
 
 
-def _in_tar(path: Path, archives: ExitStack) -> Iterator[Item]:
+def _tar(path: Path, archives: ExitStack) -> tuple[dict[str, int], Callable[[str], bytes]]:
     archive = archives.enter_context(tarfile.open(path))  # noqa: SIM115
     members = {member.name: member for member in archive.getmembers() if member.isfile()}
 
@@ -173,20 +192,26 @@ def _in_tar(path: Path, archives: ExitStack) -> Iterator[Item]:
         file = archive.extractfile(members[member])
         return b"" if file is None else file.read()
 
+    return {name: member.size for name, member in members.items()}, content
+
+
+def _members(archive: str, sizes: dict[str, int], content: Callable[[str], bytes]) -> Iterator[Item]:
+    def unpack(member: str) -> bytes:
+        if sizes[member] > SIZE_LIMIT:
+            raise KernelObjectError(f"{sizes[member]} bytes are too many for a kernel object")
+        with _unpacking():
+            return content(member)
+
     def reader(member: str) -> Callable[[], KernelObject]:
         def read() -> KernelObject:
-            try:
-                beside = member.rpartition(".")[0] + ".json"
-                sidecar = content(beside) if beside in members else None
-                return objfile.read(content(member), sidecar=sidecar)
-            except (tarfile.TarError, EOFError) as error:
-                raise KernelObjectError(f"cannot be unpacked: {error}") from error
+            beside = member.rpartition(".")[0] + ".json"
+            return objfile.read(unpack(member), sidecar=unpack(beside) if beside in sizes else None)
 
         return read
 
-    for member in sorted(members):
+    for member in sorted(sizes):
         if member.endswith(SUFFIXES):
-            yield Item(f"{path}!{member}", reader(member))
+            yield Item(f"{archive}!{member}", reader(member))
 
 
 def _results(items: Iterable[Item]) -> Iterator[Result]:
@@ -198,7 +223,7 @@ def _results(items: Iterable[Item]) -> Iterator[Result]:
         try:
             obj = item.read()
         except (KernelObjectError, OSError) as error:
-            yield Result(item.name, None, str(error))
+            yield Result(item.name, None, in_words(error))
             continue
         if item.named or obj.container is not Container.ARCHIVE or obj.device_parts():
             yield Result(item.name, obj, None)
@@ -226,7 +251,7 @@ def _extract(items: Sequence[Item], out: str, soc: str | None) -> int:
             return _fail(f"{out} is the file to extract from")
         Path(out).write_bytes(data)
     except (KernelObjectError, OSError) as error:
-        print(f"pyacl inspect: {error}", file=sys.stderr)
+        print(f"pyacl inspect: {in_words(error)}", file=sys.stderr)
         return 1
     verdict = objfile.read(data).verdict(soc)
     print(f"{out}: {len(data)} bytes, {verdict.summary}")

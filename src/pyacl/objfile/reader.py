@@ -25,6 +25,10 @@ SidecarSource = Union[str, "os.PathLike[str]", bytes, Mapping[str, Any], None]
 
 BINARY_META_SECTION = ".ascend.meta"
 BINARY_META_LIMIT = 1 << 20
+#: A file of more bytes is none that holds kernels.
+SIZE_LIMIT = 1 << 32
+#: So much of a file shows whether it can be one.
+_HEAD = 64
 STACK_SECTION = ".ascend.stack.size.record"
 #: The stack sizes the runtime takes from that section.
 _STACK_SIZES = (16384, 32768)
@@ -264,8 +268,7 @@ def read(source: Source, *, sidecar: SidecarSource | object = _BESIDE) -> Kernel
         data = bytes(source)
     elif isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
-        with open(path, "rb") as file:
-            data = file.read()
+        data = _content(path)
     elif hasattr(source, "read"):
         data = source.read()
         if not isinstance(data, bytes):
@@ -274,6 +277,22 @@ def read(source: Source, *, sidecar: SidecarSource | object = _BESIDE) -> Kernel
         raise TypeError(f"source: a path, bytes or a file opened in binary mode, not {type(source).__name__}")
     found = _find_sidecar(path) if sidecar is _BESIDE else _given_sidecar(sidecar)
     return _read(data, path, found)
+
+
+def _content(path: str) -> bytes:
+    """What is in a file; of one that is no kernel file the beginning, for it may have no end."""
+    with open(path, "rb") as file:
+        head = file.peek(_HEAD)[:_HEAD]
+        known = is_elf(head) or head.startswith(AR_MAGIC) or head.lstrip()[:1] in (b"", b"{")
+        if len(head) == _HEAD and not known:
+            return head
+        size = os.fstat(file.fileno()).st_size
+        if size > SIZE_LIMIT:
+            raise KernelObjectError(f"{size} bytes are too many for a kernel object")
+        try:
+            return file.read()
+        except MemoryError:
+            raise KernelObjectError(f"{size} bytes do not fit into memory") from None
 
 
 def sidecar_path(path: str) -> str:
