@@ -65,3 +65,11 @@ def test_ci_runs_the_test_command():
     (block,) = [b for b in pages.blocks(READMES[0]) if b.mark == "test command"]
     assert block.text.startswith("pip install '.[test]' && pytest ")
     assert "<!-- test command -->" in (pages.ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_source_distribution_has_what_the_tests_read():
+    listed = re.search(r"targets\.sdist]\ninclude = \[(.*)]", (pages.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert set(re.findall('"([^"]+)"', listed[1])) == {
+        *(".ci", "docs", "samples", "src", "tests", "tools"),
+        *("*.md", "LICENSE", "pyproject.toml"),
+    }
