@@ -313,8 +313,8 @@ def compile(
     CompileError
         With the compiler's own lines.
     CompilerNotFoundError
-    FileNotFoundError
-        A source is missing.
+    FileNotFoundError, IsADirectoryError
+        A source, or the folder of the result, is missing; the result is a folder.
     ValueError
         For options that contradict each other.
     """
@@ -430,8 +430,12 @@ def run_plan(
     """Run the command lines, or take what they made before. Parameters and exceptions are those of `compile`."""
     if not cache and output is None:
         raise ValueError("cache=False leaves no place for the object: give output='add.o'")
-    if output is not None and not (folder := Path(os.path.abspath(os.fspath(output))).parent).is_dir():
-        raise FileNotFoundError(f"there is no folder {folder} for the result")
+    if output is not None:
+        target = Path(os.path.abspath(os.fspath(output)))
+        if not target.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {target.parent} for the result")
+        if target.is_dir():
+            raise IsADirectoryError(f"the result {target} is a folder: name the file, such as {target / plan.product}")
     if not cache:
         with tempfile.TemporaryDirectory(prefix="pyacl-") as work:
             log = _build(plan, Path(work), timeout)

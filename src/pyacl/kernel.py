@@ -940,6 +940,9 @@ def _inspect(source: Source, soc: str, cpu_mode: Optional[int] = None) -> tuple[
             f"simulator pyacl.testing.make_kernel_object too"
         )
         raise FileNotFoundError(error.errno, text, error.filename) from None
+    except OSError as error:
+        text = f"{error.strerror}: a kernel object is a file that can be read, such as add_custom.o"
+        raise type(error)(error.errno, text, error.filename) from None
     except objfile.KernelObjectError as error:
         path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "source"
         where = "" if str(path) in str(error) else f"{path}: "

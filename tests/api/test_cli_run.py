@@ -370,6 +370,12 @@ def test_folders_that_are_missing_are_named_before_the_launch(run):
     assert code == 2 and "--out nowhere/z.npy:float16[64]: there is no folder nowhere for the result" in err
 
 
+def test_a_result_that_cannot_be_written_is_named(run, folder):
+    (folder / "z").mkdir()
+    code, _, err = run(*[word if word != OUT else "z:float16[256]" for word in EMULATED])
+    assert (code, err) == (2, "pyacl run: --out z:float16[256]: z cannot be written: Is a directory\n")
+
+
 def test_wrong_counts_are_named_without_an_emulation(run):
     code, _, err = run("add_custom.o", "--blocks", "8", "--in", "x.npy", "--out", OUT)
     assert code == 2
@@ -411,7 +417,11 @@ def test_without_an_emulation(run):
 
 def test_files_that_are_missing_or_no_objects(run, folder):
     code, _, err = run("nothing.o", *EMULATED[1:])
-    assert code == 2 and "nothing.o" in err
+    assert code == 2 and err.startswith("pyacl run: nothing.o: no such kernel object, seen from ")
+    code, _, err = run(".", *EMULATED[1:])
+    assert code == 2 and err.startswith("pyacl run: .: Is a directory: a kernel object is a file")
+    code, _, err = run("nothing.toml")
+    assert (code, err) == (2, "pyacl run: nothing.toml cannot be read: No such file or directory\n")
     (folder / "text.o").write_text("hello")
     code, _, err = run("text.o", *EMULATED[1:])
     assert code == 2 and "text.o" in err

@@ -601,6 +601,11 @@ class TestLoad:
         with pytest.raises(FileNotFoundError, match=r"seen from .*pyacl compile.*make_kernel_object.*no_such.o"):
             device.load("no_such.o")
 
+    def test_a_folder(self, device, tmp_path) -> None:
+        with pytest.raises(OSError, match=r"Is a directory: a kernel object is a file that can be read.*kernels\.o"):
+            (tmp_path / "kernels.o").mkdir()
+            device.load(tmp_path / "kernels.o")
+
     @pytest.mark.parametrize("source", [None, 3, ["add_custom.o"]])
     def test_what_is_no_source(self, device, source: object) -> None:
         with pytest.raises(TypeError, match="source: a path, bytes or a file opened in binary mode, not "):

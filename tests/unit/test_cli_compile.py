@@ -113,6 +113,7 @@ def test_compiler_errors(pyacl_compile, cann):
         (["add.cpp"], "for which NPU"),
         (["missing.cpp", "--soc", "Ascend910B1"], "there is no source"),
         (["add.cpp", "--soc", "Ascend999"], "did you mean"),
+        (["add.cpp", "--soc", "Ascend910B1", "-o", "."], "/work is a folder: name the file, such as"),
         (["add.cpp", "--soc", "Ascend910B1", "--core", "cube"], "takes them from the source"),
     ],
 )

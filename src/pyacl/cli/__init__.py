@@ -77,6 +77,13 @@ def _run(module: Any, args: argparse.Namespace) -> int:
         return 130
 
 
+def in_words(error: BaseException) -> str:
+    """What an error says; of a file that cannot be read or written, without the number that Python puts before it."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
+
+
 def _missing(command: str, error: ImportError) -> int:
     package = (error.name or "").partition(".")[0]
     if package == "rich":

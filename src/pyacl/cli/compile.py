@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyacl import objfile
+from pyacl.cli import in_words
 from pyacl.compiler import (
     CompileError,
     CompilerNotFoundError,
@@ -131,5 +132,5 @@ def _show(plan: Plan, output: str, as_json: bool) -> None:
 
 
 def _fail(error: Exception, code: int) -> int:
-    print(f"pyacl compile: {error}", file=sys.stderr)
+    print(f"pyacl compile: {in_words(error)}", file=sys.stderr)
     return code

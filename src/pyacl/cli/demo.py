@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, Optional
 
+from pyacl.cli import in_words
 from pyacl.cli.emulation import EmulationError, find_emulation, register_emulation
 
 BLOCKS = 8
@@ -77,7 +78,7 @@ def _demo(args: argparse.Namespace, simulated: bool) -> int:
             source, origin = _object(args.kernel, info.name, simulated)
             add = device.load(source)[KERNEL]
         except (CompileError, KernelNotFoundError, KernelObjectError, OSError) as error:
-            print(f"pyacl demo: {error}", file=sys.stderr)
+            print(f"pyacl demo: {in_words(error)}", file=sys.stderr)
             if isinstance(error, CompilerNotFoundError):
                 print(f"Or give an object that has {KERNEL}, --kernel FILE.o, or take --backend sim.", file=sys.stderr)
             return 1

@@ -410,7 +410,7 @@ def read_job(path: Union[str, Path]) -> Job:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"{path} cannot be read: {error}") from None
+        raise JobError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
         data = json.loads(text) if path.suffix == ".json" else _toml(text, path)
     except ValueError as error:

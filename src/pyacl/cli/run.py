@@ -19,6 +19,7 @@ import numpy as np
 
 from pyacl.arguments import Placeholder
 from pyacl.backends.sim.engine.kernels import EMULATIONS
+from pyacl.cli import in_words
 from pyacl.cli.emulation import EmulationError, find_emulation, register_emulation
 from pyacl.cli.job import ARGUMENT_KINDS, Argument, Array, Job, JobError, anchored, expected, read_job, save
 from pyacl.device import Device
@@ -31,10 +32,7 @@ from pyacl.sim import UnregisteredKernel
 EXIT_OK, EXIT_DIFFERENT, EXIT_USAGE, EXIT_FAILED, EXIT_TIMEOUT = range(5)
 
 #: what the user can mend
-_USAGE = (
-    *(JobError, EmulationError, KernelObjectError, KernelNotFoundError, LibraryNotFoundError, AclInvalidDeviceError),
-    FileNotFoundError,
-)
+_USAGE = (JobError, EmulationError, KernelObjectError, KernelNotFoundError, LibraryNotFoundError, AclInvalidDeviceError)
 #: events in use at a time while launches are timed
 _TIMED_AT_ONCE = 256
 
@@ -289,7 +287,7 @@ def _run(job: Job, report: dict[str, Any]) -> int:
             report["time"] = _time(bound, values, job)
     for value, result in zip([value for value in values if value.written], results):
         if value.argument.file is not None:
-            save(result, value.argument.file)
+            _save(result, value.argument)
     report["check"] = [_compare(result, want, job) for result, want in zip(results, wanted)]
     return EXIT_OK if all(check["ok"] for check in report["check"]) else EXIT_DIFFERENT
 
@@ -302,6 +300,14 @@ def _host_values(argument: Argument, seed: int) -> Optional[Array]:
     if argument.target is not None:
         return argument.target.array()
     return argument.value if isinstance(argument.value, np.ndarray) else None
+
+
+def _save(result: Array, argument: Argument) -> None:
+    assert argument.file is not None
+    try:
+        save(result, argument.file)
+    except OSError as error:
+        raise JobError(f"{argument.option}: {argument.file} cannot be written: {error.strerror}") from None
 
 
 def _expected_values(job: Job, hosts: list[Optional[Array]]) -> list[Array]:
@@ -322,7 +328,12 @@ def _expected_values(job: Job, hosts: list[Optional[Array]]) -> list[Array]:
 
 def _kernel(device: Device, job: Job) -> Kernel:
     assert job.object is not None
-    binary = device.load(job.object)
+    try:
+        binary = device.load(job.object)
+    except AclError:
+        raise
+    except OSError as error:
+        raise JobError(in_words(error)) from None
     name = job.kernel
     if name is None:
         if len(binary.names) != 1:
