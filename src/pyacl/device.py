@@ -606,7 +606,9 @@ class Device:
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
         """Device memory of this many bytes, as uint8. Its content is undefined. aclrtMalloc."""
-        return self.empty(nbytes, "uint8")
+        from pyacl.memory import checked_nbytes
+
+        return self.empty(checked_nbytes(nbytes), "uint8")
 
     def empty(self, shape: ShapeLike, dtype: npt.DTypeLike = "float32") -> DeviceBuffer:
         """Device memory for an array; its content is undefined.
@@ -670,7 +672,9 @@ class Device:
 
     def allocate_host(self, nbytes: int) -> HostBuffer:
         """Pinned (page-locked) host memory of this many bytes, as uint8. aclrtMallocHost."""
-        return self.empty_host(nbytes, "uint8")
+        from pyacl.memory import checked_nbytes
+
+        return self.empty_host(checked_nbytes(nbytes), "uint8")
 
     def empty_host(self, shape: ShapeLike, dtype: npt.DTypeLike = "float32") -> HostBuffer:
         """Pinned (page-locked) host memory for an array; its content is undefined.
@@ -753,7 +757,9 @@ def same_device(what: str, device: Device, thing: Any, kind: type[Any]) -> None:
             f"{name}.borrow(address) makes one of what somebody else made"
         )
     if device.id != thing.device.id:
-        raise ValueError(f"{what} belongs to device {thing.device.id}, not to device {device.id}")
+        raise ValueError(
+            f"{what} belongs to device {thing.device.id}, not to device {device.id}: take one that was made on that"
+        )
 
 
 def checked_address(address: Any, what: str) -> int:

@@ -145,9 +145,7 @@ class DeviceBuffer(_Buffer):
         """
         device = open_device(device)
         device._handle.get()
-        address, nbytes = checked_address(address, "device address"), _whole("nbytes", nbytes)
-        if nbytes < 0:
-            raise ValueError(f"nbytes: {nbytes} is negative")
+        address, nbytes = checked_address(address, "device address"), checked_nbytes(nbytes)
         kind = _checked_dtype(dtype)
         if shape is None:
             if nbytes % kind.itemsize:
@@ -700,6 +698,14 @@ def _whole(name: str, number: Any) -> int:
     return operator.index(number)
 
 
+def checked_nbytes(nbytes: Any) -> int:
+    """A number of bytes."""
+    number = _whole("nbytes", nbytes)
+    if number < 0:
+        raise ValueError(f"nbytes: {number} is negative")
+    return number
+
+
 def _checked_shape(shape: Any) -> tuple[int, ...]:
     if _is_whole(shape):
         shape = (shape,)
@@ -713,7 +719,10 @@ def _checked_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _checked_dtype(dtype: Any) -> np.dtype[Any]:
-    kind: np.dtype[Any] = np.dtype(dtype)
+    try:
+        kind: np.dtype[Any] = np.dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"dtype: {error}; give what numpy knows, such as 'float16' or ml_dtypes.bfloat16") from None
     if not kind.isnative:
         raise TypeError(f"dtype: {kind} is big-endian, the device is little-endian: use {kind.newbyteorder('=')}")
     if kind.hasobject:

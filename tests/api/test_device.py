@@ -294,7 +294,7 @@ class TestSeveralDevices:
             lambda: second.to_device(np.zeros(4), stream),
             lambda: add[1, stream],
         ):
-            with pytest.raises(ValueError, match="belongs to device [01], not to device [01]"):
+            with pytest.raises(ValueError, match="belongs to device [01], not to device [01]: take one "):
                 use_both()
         with pytest.raises(ValueError, match="source belongs to device 1, this buffer to device 0.*enable_peer_access"):
             buffer.copy_from(foreign)

@@ -103,6 +103,9 @@ class TestThereAndBack:
         ("make", "error", "text"),
         [
             (lambda d: d.empty(-1), ValueError, "shape: .* negative length"),
+            (lambda d: d.allocate(-1), ValueError, "nbytes: -1 is negative"),
+            (lambda d: d.allocate_host((2, 3)), TypeError, "nbytes: a whole number, not tuple"),
+            (lambda d: d.empty(1, "real16"), TypeError, "dtype: .*real16.* not understood; give what numpy knows"),
             (lambda d: d.empty((2, 1.5)), TypeError, "shape: a whole number or a tuple"),
             (lambda d: d.empty("3"), TypeError, "shape: a whole number or a tuple"),
             (lambda d: d.empty(True), TypeError, "shape"),
