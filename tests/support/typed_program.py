@@ -25,6 +25,16 @@ def scale(x: sim.In[np.float16], z: sim.Out[np.float16], factor: sim.Scalar[np.f
     z[:] = x * factor
 
 
+@sim.kernel("tiled::scale")
+def tiled(x: sim.InOut[np.float16], length: np.uint32) -> None:
+    x[:length] *= 2
+
+
+@sim.kernel(backend=None)
+def counted(block: sim.Block, x: sim.InOut[np.float32]) -> None:
+    x[block.index] += 1
+
+
 def objects() -> npt.NDArray[Any]:
     pyacl.use_backend("sim:Ascend910B3")
     assert_type(pyacl.device_count(), int)

@@ -17,7 +17,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Callable, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Callable, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -434,6 +434,10 @@ def _how_to_register(name: str) -> str:
     )
 
 
+@overload
+def kernel(name: F, *, backend: Any = None) -> F: ...
+@overload
+def kernel(name: str | None = None, *, backend: Any = None) -> Callable[[F], F]: ...
 def kernel(name: Any = None, *, backend: Any = None) -> Any:
     """Register a numpy function as what a device kernel computes.
 
