@@ -68,7 +68,8 @@ def test_ci_runs_the_test_command():
 
 
 def test_the_source_distribution_has_what_the_tests_read():
-    listed = re.search(r"targets\.sdist]\ninclude = \[(.*)]", (pages.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    settings = (pages.ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.search(r"targets\.sdist]\ninclude = \[(.*)]", settings)
     assert set(re.findall('"([^"]+)"', listed[1])) == {
         *(".ci", "docs", "samples", "src", "tests", "tools"),
         *("*.md", "LICENSE", "pyproject.toml"),
