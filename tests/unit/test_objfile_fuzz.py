@@ -65,6 +65,8 @@ def test_pyelftools_agrees_on_what_both_accept(seed: int) -> None:
             symbols = ours.symbols()
         except KernelObjectError:
             continue
+        if not ours.header.shnum:
+            continue  # pyelftools then looks for an extended count, the runtime refuses the file
         try:
             theirs = ELFFile(BytesIO(data))
             sections = list(theirs.iter_sections())
@@ -74,8 +76,6 @@ def test_pyelftools_agrees_on_what_both_accept(seed: int) -> None:
             their_symbols = [] if table is None else list(table.iter_symbols())
         except (ELFError, ValueError, TypeError, AttributeError, LookupError, AssertionError, ArithmeticError):
             continue
-        if not ours.header.shnum:
-            continue  # pyelftools then looks for an extended count, the runtime refuses the file
         compared += 1
         assert (ours.header.flags, ours.header.machine) == (theirs["e_flags"], _machine(theirs))
         assert len(ours.sections) == len(sections)
