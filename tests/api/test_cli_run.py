@@ -290,7 +290,9 @@ def test_from_the_shell(folder):
         (["--check", "x.npy", "--rtol", "-1"], "--rtol -1.0: at least 0"),
         (["--check", "x.npy", "--rtol", "nan"], "--rtol nan: at least 0"),
         (["--attribute", "schem_mode"], "write NAME=VALUE, such as schem_mode=batch"),
-        (["--attribute", "schem_mod=batch"], "--attribute schem_mod=batch: "),
+        (["--attribute", "schem_mod=1"], "--attribute schem_mod=1: there is no attribute 'schem_mod'; did you mean sc"),
+        (["--attribute", "cores=8"], "there is no attribute 'cores'; there are schem_mode, dyn_ubuf_size, engine_type"),
+        (["--seed", "-1"], "--seed -1: at least 0"),
         (["--attribute", "schem_mode=fast"], "'fast' is none of 'normal' (0), 'batch' (1)"),
         (["--signature", "ptr ptr"], "--signature 'ptr ptr': add_custom takes 3 arguments"),
         (["--signature", "ptr ptr pointr"], "'pointr' in a signature is none of ptr, i8 to i64"),
@@ -313,6 +315,46 @@ def test_options_that_are_wrong(run, words, message):
     code, out, err = run(*EMULATED, *words)
     assert (code, out) == (2, "")
     assert err.startswith("pyacl run: ") and message in err
+
+
+@pytest.mark.parametrize(
+    "function, tiling, message",
+    [
+        (
+            "tiled",
+            "t.bin",
+            "takes a struct by value for shares, this gives a pointer to a struct: write --tiling t.bin:v",
+        ),
+        (
+            "tiled",
+            "t.bin@8:pointer",
+            "takes a struct by value for shares, this gives a pointer to a struct: write --til",
+        ),
+        ("tiled", "long.bin:value", "takes a struct of 8 bytes for shares, not 16"),
+        (
+            "tiled_by_pointer",
+            "t.bin:value",
+            "takes a pointer to a struct for shares, this gives a struct by value: wri",
+        ),
+    ],
+)
+def test_a_struct_on_the_wrong_way(run, function, tiling, message):
+    Path("t.bin").write_bytes(bytes(8))
+    Path("long.bin").write_bytes(bytes(16))
+    count = 4 if function == "tiled" else 3
+    Path(f"{function}.o").write_bytes(make_kernel_object(function, args=[8] * count))
+    words = [f"{function}.o", "--blocks", "1", "--in", "zeros:float32[4]", "--workspace", "4", "--out", "float32[4]"]
+    if function != "tiled":
+        words[5:7] = []  # no workspace
+    code, out, err = run(*words, "--tiling", tiling, "--emulate", f"kernels.py:{function}")
+    assert (code, out) == (2, "")
+    assert f"--tiling {tiling}: {function} {message}" in err
+
+
+def test_more_than_the_host_can_hold(run):
+    code, out, err = run(*(word.replace(OUT, "z.npy:float16[9999999999999]") for word in EMULATED))
+    assert (code, out) == (2, "")
+    assert err.startswith("pyacl run: --out z.npy:float16[9999999999999]: does not fit into the memory of the host")
 
 
 def test_wrong_dtypes_are_named(run):

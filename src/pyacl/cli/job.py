@@ -84,7 +84,8 @@ class Source:
         if self.origin == "zeros":
             return np.zeros(shape, dtype)
         if self.origin == "arange":
-            return np.arange(count).astype(dtype).reshape(shape)
+            with np.errstate(over="ignore"):  # beyond the largest float16 numbers are infinite, as in a kernel
+                return np.arange(count).astype(dtype).reshape(shape)
         generator = np.random.default_rng(seed)
         if dtype.name == "bool":
             return generator.integers(0, 2, count).astype(dtype).reshape(shape)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import difflib
 import json
 import statistics
 import sys
 import traceback
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Optional
 
@@ -33,6 +35,7 @@ EXIT_OK, EXIT_DIFFERENT, EXIT_USAGE, EXIT_FAILED, EXIT_TIMEOUT = range(5)
 
 #: what the user can mend
 _USAGE = (JobError, EmulationError, KernelObjectError, KernelNotFoundError, LibraryNotFoundError, AclInvalidDeviceError)
+_ATTRIBUTES = tuple(field.name for field in fields(LaunchConfig))
 #: events in use at a time while launches are timed
 _TIMED_AT_ONCE = 256
 
@@ -172,7 +175,7 @@ def _job(args: argparse.Namespace) -> Job:
         raise JobError(f'{args.object} says no object: object = "add_custom.o"')
     if job.blocks is None:
         raise JobError("on how many blocks? Give --blocks 8 (the kernel was written for some number of them)")
-    for name, low in (("repeat", 0), ("warmup", 0), ("timeout", 0), ("rtol", 0), ("atol", 0)):
+    for name, low in (("repeat", 0), ("warmup", 0), ("timeout", 0), ("seed", 0), ("rtol", 0), ("atol", 0)):
         value = getattr(job, name)
         if value is not None and not value >= low:
             raise JobError(f"--{name} {value}: at least {low}")
@@ -190,6 +193,10 @@ def _config(attributes: tuple[str, ...]) -> Optional[LaunchConfig]:
         name, equals, value = text.partition("=")
         if not equals:
             raise JobError(f"--attribute {text}: write NAME=VALUE, such as schem_mode=batch")
+        if name not in _ATTRIBUTES:
+            close = difflib.get_close_matches(name, _ATTRIBUTES, 1)
+            hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(_ATTRIBUTES)}"
+            raise JobError(f"--attribute {text}: there is no attribute {name!r}{hint}")
         values[name] = _plain(value)
     try:
         return LaunchConfig(**values) if values else None
@@ -295,10 +302,13 @@ def _run(job: Job, report: dict[str, Any]) -> int:
 def _host_values(argument: Argument, seed: int) -> Optional[Array]:
     if argument.file is not None and not argument.file.parent.is_dir():
         raise JobError(f"{argument.option}: there is no folder {argument.file.parent} for the result")
-    if argument.source is not None:
-        return argument.source.array(seed)
-    if argument.target is not None:
-        return argument.target.array()
+    try:
+        if argument.source is not None:
+            return argument.source.array(seed)
+        if argument.target is not None:
+            return argument.target.array()
+    except MemoryError as error:
+        raise JobError(f"{argument.option}: does not fit into the memory of the host: {error}") from None
     return argument.value if isinstance(argument.value, np.ndarray) else None
 
 
@@ -358,11 +368,14 @@ def _emulate(kernel: Kernel, function: Any, job: Job, hosts: list[Optional[Array
             f"{kernel.name} takes {len(takes)} arguments ({names}), not {len(job.arguments)}{_numbered(job.arguments)}"
         )
     for parameter, argument, host in zip(takes, job.arguments, hosts):
-        _compare_with_parameter(kernel.name, parameter, argument, host, job.emulate)
+        _compare_with_parameter(kernel, parameter, argument, host, job.emulate)
 
 
-def _compare_with_parameter(kernel: str, parameter: Any, argument: Argument, host: Optional[Array], said: str) -> None:
+def _compare_with_parameter(
+    compiled: Kernel, parameter: Any, argument: Argument, host: Optional[Array], said: str
+) -> None:
     """One argument is of the kind and the dtype that the emulation takes."""
+    kernel = compiled.name
     is_number = argument.kind == "scalar"
     takes_number, takes_struct = parameter.kind == "Scalar", parameter.kind == "Struct"
     if is_number and not takes_number:
@@ -380,14 +393,24 @@ def _compare_with_parameter(kernel: str, parameter: Any, argument: Argument, hos
             f"{argument.option}: {kernel} takes a struct by value for {parameter.name}: --tiling {argument.text} (by "
             f"--emulate {said})"
         )
+    if argument.kind == "tiling":
+        assert host is not None
+        if _by_pointer(compiled, argument) == takes_struct:
+            ways = [("a pointer to a struct", "pointer"), ("a struct by value", "value")]
+            (takes, way), (gives, _) = reversed(ways) if takes_struct else ways
+            raise JobError(
+                f"{argument.option}: {kernel} takes {takes} for {parameter.name}, this gives {gives}: write "
+                f"--tiling {argument.text.partition(':')[0]}:{way} (by --emulate {said})"
+            )
+        if takes_struct and host.nbytes != parameter.dtype.itemsize:
+            raise JobError(
+                f"{argument.option}: {kernel} takes a struct of {parameter.dtype.itemsize} bytes for {parameter.name}, "
+                f"not {host.nbytes} (by --emulate {said})"
+            )
+        return
     given = argument.value if is_number else host
     # bytes that stand for a struct are what they are
-    if (
-        given is None
-        or argument.kind == "tiling"
-        or parameter.dtype.names is not None
-        or given.dtype == parameter.dtype
-    ):
+    if given is None or parameter.dtype.names is not None or given.dtype == parameter.dtype:
         return
     raise JobError(
         f"{argument.option}: {kernel} takes {parameter.dtype} for {parameter.name}, not {given.dtype} (by --emulate "
@@ -414,9 +437,14 @@ def _on_device(device: Device, kernel: Kernel, argument: Argument, host: Optiona
     if argument.kind == "placeholder":
         return _Values(argument, host, Placeholder(host))
     if argument.kind == "tiling":
-        by_pointer = _takes_pointers_only(kernel) if argument.by_pointer is None else argument.by_pointer
+        by_pointer = _by_pointer(kernel, argument)
         return _Values(argument, host, Placeholder(host) if by_pointer else _struct(argument, host))
     return _Values(argument, host, device.to_device(host))
+
+
+def _by_pointer(kernel: Kernel, argument: Argument) -> bool:
+    """Whether a struct goes by pointer."""
+    return _takes_pointers_only(kernel) if argument.by_pointer is None else bool(argument.by_pointer)
 
 
 def _takes_pointers_only(kernel: Kernel) -> bool:
