@@ -15,11 +15,11 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Optional
+from typing import Any, NoReturn, Optional, TypeVar
 
 from pyacl.errors import ClosedError, ForkedError
 
-__all__ = ["CALLBACK_CODES", "Handle", "Unusable", "close_after", "drain"]
+__all__ = ["CALLBACK_CODES", "Closeable", "Handle", "Unusable", "close_after", "drain"]
 
 _open: set[Handle] = set()
 #: handles that were dropped where no C call is allowed; closed at the next chance
@@ -241,6 +241,31 @@ class Handle:
         self._value.clear()
         if self._finalizer is not None:
             self._finalizer.detach()
+
+
+_Self = TypeVar("_Self", bound="Closeable")
+
+
+class Closeable:
+    """An object that holds a handle: it knows when that is closed, and a ``with`` block closes it."""
+
+    _handle: Handle
+
+    def close(self) -> None:
+        """Close the handle; each class says what that does."""
+        self._handle.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called: here, on what this is a view of, or on the device."""
+        return self._handle.closed
+
+    def __enter__(self: _Self) -> _Self:
+        self._handle.get()
+        return self
+
+    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> None:
+        close_after(self, error)
 
 
 def drain() -> None:

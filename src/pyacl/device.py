@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Optional, SupportsIndex, Union
 
-from pyacl._handle import Handle, close_after, drain
+from pyacl._handle import Closeable, Handle, drain
 from pyacl.backends.thunks import raise_pending
 from pyacl.errors import (
     AclDeviceFaultError,
@@ -249,7 +249,7 @@ def _after_fault(device: int, first: AclDeviceFaultError) -> AclDeviceFaultError
     return again
 
 
-class Device:
+class Device(Closeable):
     """An NPU, opened for this process.
 
     Opening the first device initialises the library (aclInit). A device is closed with `close`, at the end of a
@@ -275,6 +275,8 @@ class Device:
     launch, a copy or another call on a stream leaves the thread at the stream's device.
     """
 
+    _handle: DeviceHandle
+
     def __init__(self, id: SupportsIndex = 0) -> None:
         number = _checked_id(id)
         session = current_session()
@@ -294,24 +296,12 @@ class Device:
         state = ", closed" if self.closed else ", broken" if self.fault else ""
         return f"<Device {self.id}{f' ({self._soc})' if self._soc else ''}{state}>"
 
-    def __enter__(self) -> Device:
-        self._handle.get()
-        return self
-
-    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> None:
-        close_after(self, error)
-
     def close(self) -> None:
         """Close everything on the device, then the device. Idempotent. Waits for work on its streams.
 
         Pinned memory that a numpy array still looks into is freed, and the device reset, once that array is gone.
         """
         self._handle.close()
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._handle.closed
 
     # -- what it is ---------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from pyacl import objfile
-from pyacl._handle import Handle, close_after
+from pyacl._handle import Closeable, Handle
 from pyacl.arguments import In, InOut, Layout, Out, Packed, Packer, SignatureLike, Workspace, parse_signature
 from pyacl.device import BINARY, Device, same_device
 from pyacl.errors import AclInvalidArgumentError
@@ -43,7 +43,7 @@ class KernelNotFoundError(KeyError):
         return str(self.args[0]) if self.args else ""
 
 
-class KernelBinary:
+class KernelBinary(Closeable):
     """A kernel binary on a device. ``binary["add_custom"]`` is a kernel in it.
 
     Made by `Device.load`.
@@ -91,13 +91,6 @@ class KernelBinary:
     def __repr__(self) -> str:
         return f"<KernelBinary {_label(self.object)} of device {self.device.id}{', closed' if self.closed else ''}>"
 
-    def __enter__(self) -> KernelBinary:
-        self._handle.get()
-        return self
-
-    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> None:
-        close_after(self, error)
-
     @property
     def _as_parameter_(self) -> types.aclrtBinHandle:
         handle: types.aclrtBinHandle = self._handle.get()
@@ -106,11 +99,6 @@ class KernelBinary:
     def close(self) -> None:
         """Unload it. Idempotent. Work that still runs its kernels must be done. aclrtBinaryUnLoad."""
         self._handle.close()
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called, here or by closing the device."""
-        return self._handle.closed
 
     @property
     def names(self) -> tuple[str, ...]:

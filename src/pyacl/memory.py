@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Optional, SupportsIndex, Union
 import numpy as np
 import numpy.typing as npt
 
-from pyacl._handle import Handle, close_after
+from pyacl._handle import Closeable, Handle
 from pyacl.device import MEMORY, Device, checked_address, open_device, same_device
 from pyacl.errors import AclMemoryError
 from pyacl.raw import constants
@@ -30,7 +30,7 @@ _COPY_ALIGN = 64
 _PATTERN = 1 << 20
 
 
-class _Buffer:
+class _Buffer(Closeable):
     """What a device buffer and a host buffer have in common: a typed piece of memory that some handle owns."""
 
     def __init__(
@@ -42,7 +42,7 @@ class _Buffer:
         self.shape = shape
         #: numpy dtype of the array it holds
         self.dtype = dtype
-        self._memory = memory
+        self._handle = memory
         self._offset = offset
         # a view holds what it is a view of, a borrower what it borrowed from
         self._owner = owner
@@ -65,17 +65,12 @@ class _Buffer:
     @property
     def address(self) -> int:
         """Where it starts, as a number. Raises ClosedError once it is closed."""
-        address: int = self._memory.ptr + self._offset
+        address: int = self._handle.ptr + self._offset
         return address
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:
         return ctypes.c_void_p(self.address)
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called: here, on what this is a view of, or on the device."""
-        return self._memory.closed
 
     def __len__(self) -> int:
         if not self.shape:
@@ -83,7 +78,7 @@ class _Buffer:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        where = "closed" if self.closed else f"at {self._memory._value[0] + self._offset:#x}"
+        where = "closed" if self.closed else f"at {self._handle._value[0] + self._offset:#x}"
         return f"<{type(self).__name__} {self.dtype}{list(self.shape)} of device {self.device.id}, {where}>"
 
 
@@ -168,19 +163,12 @@ class DeviceBuffer(_Buffer):
         # without it numpy takes the buffer for a sequence, and makes an array of one-element buffers
         raise TypeError(f"{self!r} is device memory, which numpy cannot read: copy it with to_host()")
 
-    def __enter__(self) -> DeviceBuffer:
-        self._memory.get()
-        return self
-
-    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> None:
-        close_after(self, error)
-
     def close(self) -> None:
         """Free the memory. Idempotent. A borrowed buffer is forgotten, not freed. aclrtFree.
 
         It does not wait: work that still uses the memory must be done. Closing a view closes the memory of all.
         """
-        self._memory.close()
+        self._handle.close()
 
     # -- views ------------------------------------------------------------------------------------------------------
 
@@ -233,8 +221,8 @@ class DeviceBuffer(_Buffer):
         return self._view(self._offset, (*self.shape[:-1], last // kind.itemsize) if self.shape else (), kind)
 
     def _view(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceBuffer:
-        self._memory.get()
-        return DeviceBuffer(self.device, self._memory, offset, shape, dtype, self)
+        self._handle.get()
+        return DeviceBuffer(self.device, self._handle, offset, shape, dtype, self)
 
     # -- copies -----------------------------------------------------------------------------------------------------
 
@@ -446,7 +434,7 @@ class DeviceBuffer(_Buffer):
         # a multiple of 64 elements keeps the pieces aligned
         done = min(nbytes, 64 * max(1, _PATTERN // (64 * len(element))) * len(element))
         first = np.frombuffer(element * (done // len(element)), np.uint8)
-        whole = DeviceBuffer(self.device, self._memory, self._offset, (nbytes,), np.dtype(np.uint8), self)
+        whole = DeviceBuffer(self.device, self._handle, self._offset, (nbytes,), np.dtype(np.uint8), self)
         whole[:done].copy_from(first, stream)
         while done < nbytes:
             size = min(done, nbytes - done)
@@ -485,19 +473,12 @@ class HostBuffer(_Buffer):
         memory.own(buffer)
         return buffer
 
-    def __enter__(self) -> HostBuffer:
-        self._memory.get()
-        return self
-
-    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> None:
-        close_after(self, error)
-
     @property
     def array(self) -> Array:
         """The memory as a numpy array. While any array on it lives, the memory is not freed, closed or not."""
         address = self.address
         block = (ctypes.c_uint8 * max(1, self.nbytes)).from_address(address)
-        self._memory.use(block)
+        self._handle.use(block)
         return np.ndarray(self.shape, self.dtype, buffer=block)  # type: ignore[arg-type,unused-ignore]
 
     def __array__(self, dtype: Optional[npt.DTypeLike] = None, copy: Optional[bool] = None) -> Array:
@@ -513,7 +494,7 @@ class HostBuffer(_Buffer):
 
         It does not wait: copies that still use the memory must be done.
         """
-        self._memory.close()
+        self._handle.close()
 
 
 class _Ranges:

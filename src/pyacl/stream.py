@@ -9,7 +9,7 @@ import weakref
 from collections import deque
 from typing import Any, Callable, Optional
 
-from pyacl._handle import CALLBACK_CODES, Handle, close_after
+from pyacl._handle import CALLBACK_CODES, Closeable, Handle
 from pyacl.backends.thunks import raise_pending
 from pyacl.device import (
     EVENT,
@@ -162,11 +162,13 @@ class StreamHandle(Handle):
             raise self.host_errors.popleft()
 
 
-class Stream:
+class Stream(Closeable):
     """A queue of work on a device: launches, copies, events. Work in one stream runs in order.
 
     Made by `Device.create_stream`. Work is only queued when a call returns: `synchronize` waits for it.
     """
+
+    _handle: StreamHandle
 
     def __init__(self, device: Device, handle: StreamHandle, owner: object = None) -> None:
         #: the device it is on
@@ -221,13 +223,6 @@ class Stream:
             return f"<Stream of device {self.device.id}, closed>"
         return f"<Stream {self._handle._value[0].value or 0:#x} of device {self.device.id}>"
 
-    def __enter__(self) -> Stream:
-        self._handle.get()
-        return self
-
-    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> None:
-        close_after(self, error)
-
     @property
     def _as_parameter_(self) -> types.aclrtStream:
         handle: types.aclrtStream = self._handle.get()
@@ -255,11 +250,6 @@ class Stream:
         aclrtDestroyStream, aclrtDestroyStreamForce.
         """
         self._handle.close()
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called, here or by closing the device."""
-        return self._handle.closed
 
     @property
     def done(self) -> bool:
@@ -436,7 +426,7 @@ CALLBACK_CODES.add(_run_host_function.__code__)
 _host_function = types.aclrtHostFunc(_run_host_function)
 
 
-class Event:
+class Event(Closeable):
     """A mark in a stream: it can be waited for, asked, and, subtracted from another one, gives the time between them.
 
     Made by `Device.create_event` or `Stream.record`.
@@ -479,13 +469,6 @@ class Event:
         state = "closed" if self.closed else "recorded" if self._recorded else "not recorded"
         return f"<Event of device {self.device.id}, {state}>"
 
-    def __enter__(self) -> Event:
-        self._handle.get()
-        return self
-
-    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> None:
-        close_after(self, error)
-
     @property
     def _as_parameter_(self) -> types.aclrtEvent:
         handle: types.aclrtEvent = self._handle.get()
@@ -499,11 +482,6 @@ class Event:
     def close(self) -> None:
         """Destroy it. Idempotent; does not wait. aclrtDestroyEvent."""
         self._handle.close()
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called, here or by closing the device."""
-        return self._handle.closed
 
     @property
     def done(self) -> bool:
