@@ -239,6 +239,24 @@ def test_a_pointer_reaches_to_the_end_of_what_the_host_asked_for(calls):
     assert sizes == [(25, 60, memory, np.ndarray)]
 
 
+@pytest.mark.parametrize("hazards", ["off", "raise"])
+@pytest.mark.parametrize("size", [1, 3])  # an empty buffer of the objects is a byte
+def test_a_buffer_without_elements(calls, hazards, size):
+    @sim.kernel
+    def double(x: sim.In[np.int32], z: sim.Out[np.int32], n: np.uint32):
+        z[:n] = x[:n] * 2
+        if n == 0:
+            z[:] = x + x
+
+    calls.backend.hazards = hazards
+    function, memory = calls.kernel("double"), calls.malloc(size)
+    calls.host_launch(function, u64(memory, memory, 0))
+    calls.sync()
+    calls.host_launch(function, u64(memory, memory, 1))
+    with pytest.raises(AclError, match=r"double\(x\)\[:1\] is beyond its 0 elements of int32"):
+        calls.sync()
+
+
 def test_the_hidden_slot_is_skipped_on_every_route(calls):
     seen = []
 

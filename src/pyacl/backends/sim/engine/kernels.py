@@ -356,9 +356,10 @@ def device_array(memory: Memory, address: int, dtype: np.dtype[Any], writable: b
         return Nowhere(address, f"{name}: {why}")
     extent = max(extent_end(block, address) - address, 0)
     count = extent // dtype.itemsize
-    if not count:
-        return Nowhere(address, f"{name}: only {extent} bytes are left behind it ({block.describe()})")
-    array = memory.view(address, count * dtype.itemsize, name).view(dtype).view(DeviceArray)
+    if count:
+        array = memory.view(address, count * dtype.itemsize, name).view(dtype).view(DeviceArray)
+    else:  # a buffer without elements, which a kernel that was told so leaves alone
+        array = np.empty(0, dtype).view(DeviceArray)
     array.address, array.block, array.name = address, block, name
     if not writable:
         array.flags.writeable = False

@@ -340,6 +340,6 @@ def tracked(array: DeviceArray, used: Used) -> TrackedArray:
     """The same array, with notes."""
     found = array.view(TrackedArray)
     found.address, found.block, found.name, found.used = array.address, array.block, array.name, used
-    if found.flags.writeable:
+    if found.flags.writeable and found.size:
         used.writable.add(found.low, found.low + found.nbytes)
     return found
