@@ -15,7 +15,7 @@ import operator
 import re
 import struct
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 import numpy as np
@@ -441,6 +441,8 @@ def parse_signature(signature: SignatureLike) -> tuple[Parameter, ...]:
     """
     if isinstance(signature, str):
         signature = signature.replace(",", " ").split()
+    elif not isinstance(signature, Iterable):
+        raise TypeError(f"signature: text such as 'ptr ptr u32' or a sequence, not {type(signature).__name__}")
     return tuple(_declared(entry) for entry in signature)
 
 
@@ -473,6 +475,8 @@ def _declared(entry: Any) -> Parameter:
     if dtype.names is not None:
         plain = _numpy_parameter(dtype)
         return plain._replace(encode=functools.partial(_exact_record, dtype))
+    if not dtype.isnative:
+        raise TypeError(f"{entry!r} in a signature is big-endian; the device is little-endian: write {dtype.name}")
     if dtype.name == "bool":
         return _declared_word("bool", entry)
     return _declared_word(dtype.name, entry)
@@ -503,6 +507,8 @@ def _declared_word(word: str, entry: Any) -> Parameter:
     match = re.fullmatch(r"bytes(\d+)(?:@(\d+))?", word)
     if match:
         size, align = int(match[1]), int(match[2] or 0)
+        if not size:
+            raise ValueError(f"{entry!r} in a signature: a struct has at least one byte")
         plain = _bytes_parameter(size)
         if match[2] and (align not in (1, 2, 4, 8, 16, 32, 64) or size % align):
             raise ValueError(

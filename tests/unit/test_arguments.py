@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -327,7 +328,9 @@ class TestDeclared:
         if limit:
             assert block(float("inf"), signature=word)[: struct.calcsize(limit)] == struct.pack(limit, float("inf"))
 
-    @pytest.mark.parametrize("signature", ["u33", "ptr int32**", "bytes8@3", "bytes12@8", "a-b:u32", "bytes"])
+    @pytest.mark.parametrize(
+        "signature", ["u33", "ptr int32**", "bytes8@3", "bytes12@8", "a-b:u32", "bytes", "bytes0", "bytes0@4"]
+    )
     def test_bad_words(self, signature: str) -> None:
         with pytest.raises(ValueError, match="in a signature"):
             parse_signature(signature)
@@ -336,6 +339,17 @@ class TestDeclared:
     def test_bad_entries(self, entry: object) -> None:
         with pytest.raises((TypeError, ValueError)):
             parse_signature([entry])
+
+    @pytest.mark.parametrize(
+        "signature, message",
+        [
+            (5, "signature: text such as 'ptr ptr u32' or a sequence, not int"),
+            (["ptr", np.dtype(">u4")], r"dtype\('>u4'\) in a signature is big-endian; .* write uint32"),
+        ],
+    )
+    def test_what_is_no_signature(self, signature: Any, message: str) -> None:
+        with pytest.raises(TypeError, match=message):
+            parse_signature(signature)
 
     @given(st.floats(width=32))
     def test_bf16_rounds_as_ml_dtypes_does(self, value: float) -> None:

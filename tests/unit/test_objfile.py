@@ -39,7 +39,7 @@ def test_reads_paths_bytes_and_files(tmp_path: Path) -> None:
         assert obj.path == (str(path) if isinstance(source, (str, Path)) else None)
     with path.open("rb") as file:
         assert read(file).sha256 == obj.sha256
-    with path.open(errors="replace") as text, pytest.raises(TypeError, match="binary mode"):
+    with path.open() as text, pytest.raises(TypeError, match="binary mode"):
         read(text)  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "missing.o")
