@@ -352,6 +352,9 @@ def test_devlib_is_refused(base, tmp_path):
     assert last(found) == ("explicit folder", folder / "libascendcl.so", "stub")
     assert f"{folder}/libascendcl.so only exists to be linked against" in found["error"]
     assert "devlib folder is for the linker only" in found["error"]
+    # of an installation without a run-time package too, where it was not named itself
+    found = find(base, tmp_path / "toolkit")
+    assert found["attempts"] == [["explicit folder", str(folder / "libascendcl.so"), "stub", *found["attempts"][0][3:]]]
 
 
 @pytest.mark.parametrize("link", [False, True])
@@ -385,8 +388,11 @@ def test_a_stub_on_the_loaders_path_is_refused(base, tmp_path):
 def test_broken_links(base, tmp_path):
     folder = tmp_path / "cann" / "lib64"
     folder.mkdir(parents=True)
+    (folder.parent / f"{cann_trees.CPU}-linux").mkdir()
+    (folder.parent / f"{cann_trees.CPU}-linux" / "lib64").symlink_to("../lib64")
     (folder / "libacl_rt.so").symlink_to("../gone/libacl_rt.so")
     found = find(base, tmp_path / "cann")
+    assert len(found["attempts"]) == 1  # one folder, whatever its names
     assert f"{folder}/libacl_rt.so (explicit folder): broken link: to ../gone/libacl_rt.so" in found["error"]
     assert "Repair the link" in found["error"]
     (base / "cann").symlink_to("cann-9.0.0")

@@ -245,8 +245,14 @@ class LibraryBackend:
             self.attempts.append(Attempt(origin, root, "not here", f"no {wanted} in it or in its lib64 folders"))
 
     def _library_folders(self, root: str) -> list[str]:
-        parts = ("", "lib64", "runtime/lib64", f"{self._places.cpu}-linux/lib64", "acllib/lib64", "fwkacllib/lib64")
-        return [os.path.normpath(os.path.join(root, part)) for part in parts]
+        machine = f"{self._places.cpu}-linux"
+        parts = ("", "lib64", "runtime/lib64", f"{machine}/lib64", "acllib/lib64", "fwkacllib/lib64")
+        # stubs are refused, and where there is nothing else the user hears of them
+        folders = [os.path.normpath(os.path.join(root, part)) for part in (*parts, "devlib", f"{machine}/devlib")]
+        by_place: dict[str, str] = {}
+        for folder in folders:
+            by_place.setdefault(os.path.realpath(folder), folder)  # one folder may have several names
+        return list(by_place.values())
 
     def _in_folder(self, origin: str, folder: str) -> Iterator[_Installation]:
         for stem in MAIN:
