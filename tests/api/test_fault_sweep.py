@@ -46,6 +46,28 @@ def _state() -> list[object]:
 # ---- what survives -------------------------------------------------------------------------------------------------
 
 
+def test_calls_are_where_the_program_makes_them() -> None:
+    """Not in contextlib or weakref, through which pyacl makes some of them."""
+
+    def program() -> None:
+        def inner() -> None:
+            device.zeros(4)
+            device.create_event()  # both are collected here
+
+        device = pyacl.Device(0)
+        with device.create_stream() as stream:
+            inner()
+            stream.synchronize()
+        device.close()
+
+    start = program.__code__.co_firstlineno
+    swept = fault_sweep(program)
+    here = {f"{__file__}:{line}" for line in range(start, start + 11)}
+    elsewhere = [call for call in swept.calls if call.place not in here]
+    assert [call.function for call in elsewhere] == ["aclFinalize"]  # the sweep does that
+    assert {"aclrtGetCurrentContext", "aclrtFree", "aclrtDestroyEvent"} <= {call.function for call in swept.calls}
+
+
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in SAMPLES.glob("*/main.py")))
 def test_samples(name) -> None:
     swept = fault_sweep(SAMPLES / name / "main.py")

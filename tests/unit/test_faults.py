@@ -604,7 +604,7 @@ BAD = [
     (lambda f: f.lose_device(3), ValueError, "device: 3, but sim:.* has 1"),
     (lambda f: f.lose_device(code="X"), ValueError, "no CANN version has an error code 'X'"),
     (lambda f: f.lose_device(after="x"), TypeError, "after: a whole number, not str"),
-    (lambda f: f.slow("aclrtMemcpyAsync", 0), ValueError, "milliseconds: 0 is not more than 0"),
+    (lambda f: f.slow("aclrtMemcpyAsync", 0), ValueError, "milliseconds: 0 is no time of more than 0"),
     (lambda f: f.slow("aclrtMemcpyAsync", float("inf")), ValueError, "milliseconds: inf"),
     (lambda f: f.slow("aclrtMemcpyAsync", "long"), TypeError, "milliseconds: a number, not str"),
 ]  # fmt: skip

@@ -222,7 +222,7 @@ class Faults:
         if isinstance(milliseconds, bool) or not isinstance(milliseconds, (int, float)):
             raise TypeError(f"milliseconds: a number, not {type(milliseconds).__name__}")
         if not 0 < milliseconds < math.inf:
-            raise ValueError(f"milliseconds: {milliseconds!r} is not more than 0")
+            raise ValueError(f"milliseconds: {milliseconds!r} is no time of more than 0")
         state = _state(backend)
         if row.name in state.slow:
             raise ValueError(f"function: {function} is slow already; remove that fault first")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import weakref
 from typing import Optional
 
 Place = Optional[tuple[str, int]]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))) + os.sep
 
-# the checked functions of raw.Api are compiled from text under such a name
-_OURS = (_PACKAGE, "<pyacl.")
+_OURS = (
+    _PACKAGE,
+    "<pyacl.",  # the checked functions of raw.Api are compiled from text under such a name
+    # through these pyacl calls itself
+    contextlib.contextmanager.__code__.co_filename,
+    weakref.finalize.__call__.__code__.co_filename,
+)
 _known: dict[str, bool] = {}  # is a file ours?
 
 
