@@ -13,8 +13,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 
-def pytest_collection_finish() -> None:
-    """Tests ask the collector often: what is there before the first one, the tests themselves, is not looked at."""
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> None:
+    """Tests ask the collector often: what is there before those of a module, such as the tests themselves and the
+    reports of earlier ones, is not looked at."""
     gc.collect()
     gc.freeze()
 
