@@ -293,8 +293,9 @@ def test_random_order_without_a_seed(run) -> None:
     ("--pyacl-hazards=maybe", "--pyacl-hazards: invalid choice: 'maybe'"),
     ("--pyacl-leaks=maybe", "--pyacl-leaks: invalid choice: 'maybe'"),
 ])  # fmt: skip
-def test_bad_options_end_the_run_at_once(run, option, text) -> None:
-    result = run("def test_nothing(): pass\n", option, start="")
+def test_bad_options_end_the_run_at_once(pytester, option, text) -> None:
+    pytester.makepyfile("def test_nothing(): pass")
+    result = pytester.runpytest_inprocess(option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert text in result.stderr.str()
 
