@@ -163,6 +163,11 @@ def make_kernel_object(
     -------
     bytes
         The whole file.
+
+    Raises
+    ------
+    ValueError
+        For a value that no object has; the message names it.
     """
     npu_arch = _npu_arch(arch)
     single_core = npu_arch in ("dav-1001", "dav-2002")
@@ -185,8 +190,8 @@ def make_kernel_object(
         param_info=param_info,
         code_size=code_size,
     )
-    given = [name] if isinstance(name, (str, KernelSpec)) else list(name)
-    specs = [replace(default, name=item) if isinstance(item, str) else item for item in given]
+    given: list[Any] = [name] if isinstance(name, str) or not isinstance(name, Sequence) else list(name)
+    specs = [item if isinstance(item, KernelSpec) else replace(default, name=item) for item in given]
     if single_core:
         specs = [replace(spec, core="aicore") if spec.core == "aiv" else spec for spec in specs]
     for spec in specs:
@@ -324,8 +329,12 @@ def _check(spec: KernelSpec, npu_arch: str) -> None:
         raise ValueError(f"core: {spec.core!r} is not one of {', '.join(cores)} for {npu_arch}")
     if spec.ratio is not None and (spec.core != "mix" or spec.ratio not in _MIX_TYPES):
         raise ValueError(f"ratio: {spec.ratio} is for mixed kernels, one of {', '.join(map(str, _MIX_TYPES))}")
-    if not spec.name or "\0" in spec.name:
+    if not isinstance(spec.name, str) or not spec.name or "\0" in spec.name:
         raise ValueError(f"name: {spec.name!r} is no symbol")
+    counted = isinstance(spec.args, int) and spec.args >= 0
+    listed = isinstance(spec.args, Sequence) and all(isinstance(size, int) and size > 0 for size in spec.args)
+    if not counted and not listed:
+        raise ValueError(f"args: {spec.args!r} is neither a number of 8-byte arguments nor the size of each in bytes")
     if spec.code_size % 4 or spec.code_size <= 0:
         raise ValueError(f"code_size: {spec.code_size} is not a positive multiple of 4")
     for role in spec.roles or ():
