@@ -527,6 +527,7 @@ class Device(Closeable):
         """
         from pyacl.stream import Stream
 
+        priority, flags = (checked_number(n, v, 0, 0xFFFFFFFF) for n, v in (("priority", priority), ("flags", flags)))
         return Stream._create(self, priority, flags | (1 if fast_launch else 0) | (2 if fast_sync else 0))
 
     @property
@@ -750,6 +751,19 @@ def same_device(what: str, device: Device, thing: Any, kind: type[Any]) -> None:
         raise ValueError(
             f"{what} belongs to device {thing.device.id}, not to device {device.id}: take one that was made on that"
         )
+
+
+def checked_number(name: str, value: Any, low: int, high: int) -> int:
+    """A whole number in a range."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name}: a whole number, not a bool")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: a whole number, not {type(value).__name__}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{name}: {number} is not in {low} to {high}")
+    return number
 
 
 def checked_address(address: Any, what: str) -> int:

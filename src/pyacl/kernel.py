@@ -6,7 +6,6 @@ import ctypes
 import difflib
 import math
 import numbers
-import operator
 import os
 import tempfile
 import warnings
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 from pyacl import objfile
 from pyacl._handle import Closeable, Handle
 from pyacl.arguments import In, InOut, Layout, Out, Packed, Packer, SignatureLike, Workspace, parse_signature
-from pyacl.device import BINARY, Device, same_device
+from pyacl.device import BINARY, Device, checked_number, same_device
 from pyacl.errors import AclInvalidArgumentError
 from pyacl.memory import DeviceBuffer
 from pyacl.objfile import mangled
@@ -543,13 +542,13 @@ class LaunchConfig:
             mode = _choice("schem_mode", self.schem_mode, ("normal", "batch"))
             yield ids.ACL_RT_LAUNCH_KERNEL_ATTR_SCHEM_MODE, "schemMode", mode
         if self.dyn_ubuf_size is not None:
-            size = _number("dyn_ubuf_size", self.dyn_ubuf_size, 0, (1 << 32) - 1)
+            size = checked_number("dyn_ubuf_size", self.dyn_ubuf_size, 0, (1 << 32) - 1)
             yield ids.ACL_RT_LAUNCH_KERNEL_ATTR_DYN_UBUF_SIZE, "dynUBufSize", size
         if self.engine_type is not None:
             engine = _choice("engine_type", self.engine_type, ("aic", "aiv"))
             yield ids.ACL_RT_LAUNCH_KERNEL_ATTR_ENGINE_TYPE, "engineType", engine
         if self.block_dim_offset is not None:
-            offset = _number("block_dim_offset", self.block_dim_offset, 0, (1 << 32) - 1)
+            offset = checked_number("block_dim_offset", self.block_dim_offset, 0, (1 << 32) - 1)
             yield ids.ACL_RT_LAUNCH_KERNEL_ATTR_BLOCKDIM_OFFSET, "blockDimOffset", offset
         if self.block_task_prefetch is not None:
             prefetch = _flag("block_task_prefetch", self.block_task_prefetch)
@@ -566,7 +565,7 @@ class LaunchConfig:
             else:
                 microseconds = math.ceil(seconds * 1_000_000)
         if microseconds is not None:
-            us = _number("timeout_us", microseconds, 0, (1 << 64) - 1)
+            us = checked_number("timeout_us", microseconds, 0, (1 << 64) - 1)
             value = types.aclrtTimeoutUs(us & 0xFFFFFFFF, us >> 32)
             yield ids.ACL_RT_LAUNCH_KERNEL_ATTR_TIMEOUT_US, "timeoutUs", value
 
@@ -621,18 +620,6 @@ def _choice(name: str, value: Union[str, int], words: tuple[str, ...]) -> int:
     raise ValueError(f"{name}: {value!r} is none of {shown}")
 
 
-def _number(name: str, value: Any, low: int, high: int) -> int:
-    if isinstance(value, bool):
-        raise TypeError(f"{name}: a whole number, not a bool")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: a whole number, not {type(value).__name__}") from None
-    if not low <= number <= high:
-        raise ValueError(f"{name}: {number} is not in {low} to {high}")
-    return number
-
-
 def _flag(name: str, value: Any) -> int:
     if value not in (True, False):
         raise TypeError(f"{name}: True or False, not {value!r}")
@@ -641,7 +628,7 @@ def _flag(name: str, value: Any) -> int:
 
 def checked_blocks(blocks: Any) -> int:
     try:
-        return _number("blocks", blocks, 1, 65535)
+        return checked_number("blocks", blocks, 1, 65535)
     except ValueError as error:
         why = " (the library would cut it to 16 bits, without a word)" if blocks > 65535 else ""
         raise ValueError(f"{error}{why}") from None

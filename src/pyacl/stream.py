@@ -183,9 +183,6 @@ class Stream(Closeable):
     def _create(cls, device: Device, priority: int, flags: int) -> Stream:
         value = types.aclrtStream()
         if priority or flags:
-            for name, number in (("priority", priority), ("flags", flags)):
-                if not 0 <= number < 1 << 32:
-                    raise ValueError(f"{name}: {number} is not a number of 32 bits without sign")
             device._handle.call("aclrtCreateStreamWithConfig", value, priority, flags)
         else:
             device._handle.call("aclrtCreateStream", value)

@@ -52,6 +52,8 @@ class TestStream:
             assert call.arguments[1:] == (3, 11)
         with pytest.raises(ValueError, match="priority: -1"):
             device.create_stream(priority=-1)
+        with pytest.raises(TypeError, match="flags: a whole number, not str"):
+            device.create_stream(flags="fast")
 
     def test_work_is_late(self, lazy) -> None:
         with pyacl.Device(0) as device:
