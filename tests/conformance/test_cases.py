@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import conformance_runner as runner
 import pytest
+from recorded import CASES
 
 from pyacl import raw, sim
 from pyacl.backends.thunks import take_pending
-
-DATA = Path(__file__).resolve().parent.parent / "data"
-#: the cases handed out with the specification, and more that were recorded in the same way
-CASES = [
-    case
-    for folder in ("conformance", "conformance_more")
-    for path in sorted((DATA / folder).glob("*.json"))
-    for case in runner.load_cases(path)
-]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import collections
 import warnings
-from pathlib import Path
 
 import conformance_runner as runner
 import pytest
+from recorded import CASES
 
 from pyacl import raw, sim
 from pyacl.backends.thunks import take_pending
-
-DATA = Path(__file__).resolve().parent.parent / "data" / "conformance"
-CASES = [case for path in sorted(DATA.glob("*.json")) for case in runner.load_cases(path)]
 
 BEFORE_RECORD = "asks what the library answers to a wait for an event that nobody has recorded"
 TWO_STREAMS = "writes the same status or sum from two streams, only to see both calls accepted"
@@ -22,6 +19,8 @@ TWO_STREAMS = "writes the same status or sum from two streams, only to see both 
 TRULY = {
     **{f"event.flag_{flag}_behaviour": ("waited-before-record", BEFORE_RECORD) for flag in ("1", "9", "b")},
     **{f"event.ex_flag_{flag}_behaviour": ("waited-before-record", BEFORE_RECORD) for flag in ("1", "4", "9", "b")},
+    **{f"event.more_0{number}": ("waited-before-record", BEFORE_RECORD) for number in ("07", "12")},
+    "programs.more_011": ("waited-before-record", BEFORE_RECORD),
     "null_pointers.event_0": ("waited-before-record", "passes the null stream, with an event that is not recorded"),
     "null_pointers.event_1": ("waited-before-record", "passes the null stream, with an event that is not recorded"),
     "execution_control.reduce_errors": ("unordered", TWO_STREAMS),
