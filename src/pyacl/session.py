@@ -142,7 +142,10 @@ def current_session() -> Session:
     if session is None:
         with _lock:
             if _current is None:
-                _current = Session(_named_by_environment())
+                try:
+                    _current = Session(_named_by_environment())
+                except ValueError as error:
+                    raise ValueError(f"{BACKEND_VARIABLE}: {error}") from None
             session = _current
     return session
 

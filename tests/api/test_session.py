@@ -36,6 +36,11 @@ class TestChoice:
         with pyacl.Device(0) as device:
             assert device.name == "Ascend310P3"
 
+    def test_an_environment_that_names_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PYACL_BACKEND", "simulator")
+        with pytest.raises(ValueError, match="PYACL_BACKEND: 'simulator' is not a backend: say 'library', "):
+            pyacl.Device(0)
+
     def test_the_call_goes_before_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PYACL_BACKEND", "sim:Ascend310P3")
         pyacl.use_backend("sim")
