@@ -29,6 +29,13 @@ def test_type_checkers_see_every_public_name() -> None:
     assert names | {"__version__"} == set(pyacl.__all__)
 
 
+def test_the_package_brings_the_marker_and_the_stubs() -> None:
+    """As it is installed: without them a type checker takes everything for Any."""
+    package = Path(pyacl.__file__).parent
+    names = ("py.typed", *(f"raw/{name}.pyi" for name in ("__init__", "_signatures", "types", "constants")))
+    assert [name for name in names if not (package / name).is_file()] == []
+
+
 if importlib.util.find_spec("mypy"):  # of the dev extra, not of the test extra
 
     def test_mypy_agrees(tmp_path: Path) -> None:
