@@ -480,10 +480,29 @@ def test_a_built_model(calls):
     assert calls.values() == [10, 14]
     assert calls.code("aclmdlRIExecuteAsync", model, stream) == PARAM_INVALID
     assert calls.code("aclmdlRIExecute", model, 0) == PARAM_INVALID
-    assert calls.code("aclmdlRIEndTask", model, stream) == INTERNAL
     calls.api.aclmdlRIUnbindStream(model, stream)
     assert calls.code("aclmdlRIUnbindStream", model, stream) == STREAM_MODEL
     calls.api.aclmdlRIDestroy(model)
+
+
+def test_the_end_of_a_built_model(calls):
+    model, (first, second) = calls.build(HEAD, HEAD)
+    assert calls.code("aclmdlRIBuildEnd", model, None) == MODEL_EXECUTE  # nowhere marked
+    assert calls.code("aclmdlRIExecute", model, 1000) == MODEL_EXECUTE
+    for stream in (first, second):
+        calls.launch(calls.plus, 1, stream=stream)
+        calls.api.aclmdlRIEndTask(model, stream)  # as often as one likes: the last one counts
+    assert calls.code("aclmdlRIExecuteAsync", model, calls.s) == MODEL_EXECUTE  # not loaded
+    calls.api.aclmdlRIExecute(model, 1000)  # which a run that is waited for need not be
+    assert calls.values() == [3, 4]
+    calls.api.aclmdlRIBuildEnd(model, None)
+    calls.api.aclmdlRIEndTask(model, first)
+    calls.run(model)
+    assert calls.values() == [5, 6]
+    calls.api.aclrtPersistentTaskClean(first)
+    calls.api.aclrtPersistentTaskClean(second)
+    calls.run(model)  # the mark stays, the work is gone
+    assert calls.values() == [5, 6]
 
 
 def test_activated_streams(calls):

@@ -84,7 +84,68 @@ def test_kinds_of_memory_that_only_the_runtime_knows(calls):
     assert calls.code("aclrtGetMemInfo", 18, free, total) == 107016
 
 
+def test_reserved_memory_has_another_number_than_the_header_says(calls):
+    addresses, found = (ctypes.c_void_p * 1)(calls.malloc(64)), ctypes.c_uint32()
+    codes = [calls.code("aclrtCheckMemType", addresses, 1, kind, found, 0) for kind in (2, 8, 0x10, 0x20, 0x2A, 0x40)]
+    assert codes == [0, 0, PARAM_INVALID, 0, 0, PARAM_INVALID]
+
+
+def test_how_tasks_of_ai_cpus_are_scheduled(calls):
+    value = ctypes.c_int32()
+    assert calls.number("aclrtGetDeviceCapability", 0, 10001, kind=ctypes.c_int32) == 2  # by hardware
+    assert calls.code("aclrtGetDeviceCapability", 1, 10001, value) == NOT_OPEN
+    assert Calls(soc="Ascend910A").number("aclrtGetDeviceCapability", 0, 10001, kind=ctypes.c_int32) == 1
+
+
 # ---- streams -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told():
+    """What a callback on streams was told: the stream's number in the order of their appearance, and its state."""
+    streams, seen = [], []
+
+    @c.aclrtStreamStateCallback
+    def callback(stream, state, _):
+        if stream not in streams:
+            streams.append(stream)
+        seen.append((streams.index(stream), state))
+
+    return {"callback": callback, "streams": streams, "seen": seen}
+
+
+CREATED, DESTROYING = 1, 2
+
+
+def test_streams_that_the_library_makes_for_itself_are_told_of(told):
+    calls = Calls()
+    calls.aclrtResetDevice(0)
+    calls.aclrtRegStreamStateCallback(b"test", told["callback"], None)
+    calls.aclrtSetDevice(0)
+    default = calls.number("aclrtCtxGetCurrentDefaultStream", kind=c.aclrtStream)
+    assert told["seen"] == [(0, CREATED), (1, CREATED)]  # the default stream, and one for random numbers
+    assert told["streams"][0] == default
+    context, stream = c.aclrtContext(), c.aclrtStream()
+    calls.aclrtCreateContext(context, 0)
+    calls.aclrtCreateStream(stream)
+    assert told["seen"][2:] == [(2, CREATED), (3, CREATED)]
+    calls.aclrtDestroyContext(context)
+    assert told["seen"][4:] == [(2, DESTROYING), (3, DESTROYING), (2, DESTROYING)]  # the default stream twice
+    calls.aclrtSetDevice(0)
+    calls.aclrtResetDeviceForce(0)
+    assert told["seen"][7:] == [(0, DESTROYING)]
+
+
+def test_captures_have_streams_of_their_own(calls, told):
+    stream, scheduler, model = calls.stream(), stream_with(calls, CPU_SCHEDULE), c.aclmdlRI()
+    calls.aclrtRegStreamStateCallback(b"test", told["callback"], None)
+    calls.aclmdlRICaptureBegin(stream, 0)
+    calls.aclmdlRICaptureEnd(stream, model)
+    calls.aclmdlRIDestroy(model)
+    calls.aclrtDestroyStream(stream)
+    assert told["seen"] == [(0, CREATED), (0, DESTROYING), (1, DESTROYING)]
+    calls.aclrtDestroyStream(scheduler)  # has no queue: nobody is told
+    assert len(told["seen"]) == 3
 
 
 def test_stream_for_the_cpu_scheduler_runs_nothing(calls):
@@ -264,6 +325,18 @@ def test_room_for_a_name(calls):
     assert calls.code("aclmdlRIGetName", model, 0x7FFF_FFFF, room) == 0
     assert room.value == b"abc"
     assert calls.code("aclmdlRIGetName", model, 0x8000_0000, room) == INTERNAL  # no length that C can copy
+
+
+def test_the_end_of_a_model_on_chips_that_mark_it_with_a_task():
+    calls = Calls(soc="Ascend310P3")
+    model, stream = c.aclmdlRI(), stream_with(calls, PERSISTENT)
+    calls.aclmdlRIBuildBegin(model, 0)
+    calls.aclmdlRIBindStream(model, stream, 0)
+    calls.aclmdlRIEndTask(model, stream)
+    assert calls.code("aclmdlRIEndTask", model, stream) == INTERNAL  # once
+    assert calls.code("aclmdlRIExecute", model, 1000) == 507011  # not before it is loaded
+    calls.aclmdlRIBuildEnd(model, None)
+    calls.aclmdlRIExecute(model, 1000)
 
 
 # ---- copies and allocations ----------------------------------------------------------------------------------

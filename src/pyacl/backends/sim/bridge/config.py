@@ -132,15 +132,6 @@ def _limit_of(sim: Machine, device: Device, kind: int) -> int:
     return sim.area(Settings).devices.get((device, kind), _cores(sim, kind))
 
 
-def _device(sim: Machine, number: int) -> Device:
-    if not 0 <= number < len(sim.devices):
-        raise bad_device(number, len(sim.devices))
-    device = sim.devices[number]
-    if not device.open_count:
-        raise RuntimeLayerError(507033, "EE9999", f"Device {number} is not open")
-    return device
-
-
 def _check_limit(sim: Machine, kind: int, value: int) -> None:
     if value > _cores(sim, kind):
         raise invalid(f"The value {value} exceeds the total number of cores, {_cores(sim, kind)}")
@@ -150,21 +141,21 @@ def _check_limit(sim: Machine, kind: int, value: int) -> None:
 def get_device_res_limit(sim: Machine, device_id: int, kind: int, value: int) -> None:
     _not_negative(sim, device_id)
     _resource(kind)
-    hostmem.write_u32(value, _limit_of(sim, _device(sim, device_id), kind))
+    hostmem.write_u32(value, _limit_of(sim, sim.open_device(device_id), kind))
 
 
 @answers("aclrtSetDeviceResLimit")
 def set_device_res_limit(sim: Machine, device_id: int, kind: int, value: int) -> None:
     _not_negative(sim, device_id)
     _resource(kind)
-    device = _device(sim, device_id)
+    device = sim.open_device(device_id)
     _check_limit(sim, kind, value)
     sim.area(Settings).devices[device, kind] = value
 
 
 @answers("aclrtResetDeviceResLimit")
 def reset_device_res_limit(sim: Machine, device_id: int) -> None:
-    device = _device(sim, device_id)
+    device = sim.open_device(device_id)
     for kind in (_CUBE, _VECTOR):
         sim.area(Settings).devices.pop((device, kind), None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..engine.context import Context
 from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
+from ..engine.observers import CREATED
 from ..engine.refusals import out_of_range
 from . import hostmem
 from .registry import answers, runtime_require
@@ -24,8 +25,11 @@ def _device_index(sim: Machine, index: int) -> int:
 def create_context(sim: Machine, context: int, device_id: int) -> None:
     runtime_require(context, "inCtx")
     device = sim.devices[_device_index(sim, device_id)]
-    device.retain()
+    opened = device.retain()
     made = Context(device, primary=False)
+    if opened:
+        device.announce_streams(sim.streams.reserve())
+    sim.stream_observers.notify(made.default_stream.handle, CREATED)
     sim.thread.context, sim.thread.device = made, None
     hostmem.write_pointer(context, made.handle)
 

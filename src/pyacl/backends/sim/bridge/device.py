@@ -180,7 +180,7 @@ def get_device_info(sim: Machine, device_id: int, number: int, value: int) -> No
     hostmem.write_i64(value, attribute(sim.devices[device_id], number))
 
 
-_MODEL_UPDATE = 1  # the feature for which the thread's context is asked
+_MODEL_UPDATE, _SCHEDULE = 1, 10001  # features for which the thread's context, or the device, is asked
 
 
 @answers("aclrtGetDeviceCapability", required="value")
@@ -188,7 +188,7 @@ _MODEL_UPDATE = 1  # the feature for which the thread's context is asked
 def get_device_capability(sim: Machine, device_id: int, feature: int, value: int) -> None:
     if not 0 <= feature < FEATURE_LIMIT:
         raise RuntimeLayerError(107000, "EE1001", f"invalid devFeatureType={feature}")
-    if feature not in (1, 21, 10001, 20001):
+    if feature not in (_MODEL_UPDATE, 21, _SCHEDULE, 20001):
         raise AclLayerError(
             107000, "EE1003", f"value {feature} for parameter devFeatureType is invalid"
         )  # no last error
@@ -196,7 +196,10 @@ def get_device_capability(sim: Machine, device_id: int, feature: int, value: int
     sim.device(device_id)
     if feature == _MODEL_UPDATE:
         sim.current_context()
-    hostmem.write_i32(value, {1: 0, 21: 1, 10001: 1, 20001: 16}[feature])
+    elif feature == _SCHEDULE:
+        sim.open_device(device_id)
+    software = sim.profile.family == "Ascend910"  # elsewhere tasks of AI CPUs are scheduled by hardware
+    hostmem.write_i32(value, {_MODEL_UPDATE: 0, 21: 1, _SCHEDULE: 1 if software else 2, 20001: 16}[feature])
 
 
 @answers("aclGetDeviceCapability", required="value")

@@ -352,7 +352,7 @@ def pointer_get_attributes(sim: Machine, ptr: int, attributes: int) -> None:
     hostmem.write_u32(attributes + 8, page)
 
 
-_TYPE_DEVICE, _TYPE_DVPP, _TYPE_RESERVED = 2, 8, 16
+_TYPE_DEVICE, _TYPE_DVPP, _TYPE_RESERVED = 2, 8, 32  # the public header has 16 for the last one, which is refused
 
 
 @answers("aclrtCheckMemType", partly="there is no memory of the media functions")
@@ -367,7 +367,7 @@ def check_mem_type(sim: Machine, addr_list: int, size: int, mem_type: int, check
         raise out_of_range(size, "size", "greater than 0")
     if mem_type & ~(_TYPE_DEVICE | _TYPE_DVPP | _TYPE_RESERVED):
         raise invalid(
-            f"Invalid memType {mem_type}: only DEV(0x2), DVPP(0x8), RSVD(0x10) and combinations are supported"
+            f"Invalid memType {mem_type}: only DEV(0x2), DVPP(0x8), RSVD(0x20) and combinations are supported"
         )
     sim.current_context()
     memory = sim.area(Memory)

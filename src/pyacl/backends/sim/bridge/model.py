@@ -191,10 +191,7 @@ def build_end(sim: Machine, model_ri: int, reserve: int) -> None:
         raise AclLayerError(100000, "EH0002", "Argument [reserve] must be null")
     models = sim.area(Models)
     models.building(model_ri, "aclmdlRIBuildEnd")
-    model = models.own(model_ri, "aclmdlRIBuildEnd")
-    if not model.lanes:
-        raise RuntimeLayerError(STREAM_MODEL, "EE9999", "There is no stream of the model")
-    model.complete = True
+    models.own(model_ri, "aclmdlRIBuildEnd").load()
 
 
 # ---- running and ending --------------------------------------------------------------------------------------

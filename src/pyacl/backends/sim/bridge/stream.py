@@ -133,7 +133,7 @@ def _destroy(sim: Machine, handle: int, force: bool) -> None:
         )
     if not force:
         sim.scheduler.wait(lambda: stream.idle or not stream.alive, [stream])
-    sim.stream_observers.notify(handle, observers.DESTROYING)
+    stream.announce_end()
     stream.end()
 
 

@@ -22,6 +22,7 @@ ABORT = "a running model can be aborted"
 RANDOM = "there is a random number generator task"
 SIMT = "SIMT kernels can be launched"
 RETILE = "a recorded launch can be pointed to another tiling key"
+END_NOTIFY = "the end of a model is a notify: it may be recorded more than once, and must be before the model is loaded"
 
 _SPLIT = frozenset(
     (
@@ -39,9 +40,12 @@ _SPLIT = frozenset(
         ABORT,
         RANDOM,
         RETILE,
+        END_NOTIFY,
     )
 )
-_REGBASE = frozenset((GRAPH, KERNEL_MIX, TASK_RATIO, SINGLE_CORE_TYPE, STACK_CHECK, DEGENERATE, TYPE_AICORE, SIMT))
+_REGBASE = frozenset(
+    (GRAPH, KERNEL_MIX, TASK_RATIO, SINGLE_CORE_TYPE, STACK_CHECK, DEGENERATE, TYPE_AICORE, SIMT, END_NOTIFY)
+)
 
 FEATURES: dict[str, frozenset[str]] = {
     "Ascend910B": _SPLIT,

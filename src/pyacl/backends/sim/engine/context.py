@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import observers, places
+from . import places
 from .failures import RuntimeLayerError
 from .stream import NOT_SYNCHRONIZED, Stream
 from .waiting import wait_for_streams
@@ -57,9 +57,10 @@ class Context:
         streams = sorted(self.live_streams(), key=lambda stream: stream.number)
         if not force:
             machine.scheduler.wait(lambda: all(stream.idle for stream in streams), streams)
+        told = [] if self.primary else [self.default_stream]  # that of the primary context was told of before
+        for stream in told + [stream for stream in streams if stream is not self.default_stream] + told:
+            stream.announce_end()
         for stream in streams:
-            if stream is not self.default_stream or not self.primary:
-                machine.stream_observers.notify(stream.handle, observers.DESTROYING)
             stream.end()
         self.alive = False
         machine.contexts.remove(self.handle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Callable
 
-from . import observers
+from . import chips, observers
 from .context import Context
 from .failures import RuntimeLayerError
 
@@ -59,14 +59,22 @@ class Device:
 
     # ---- open and close ----------------------------------------------------------------------------------
 
-    def retain(self) -> None:
-        """One more context: the first one opens the device."""
+    def retain(self) -> bool:
+        """One more context. The first one opens the device; was it the first?"""
         if self.away or self.lost:
             raise self.gone(SETUP_ERROR)
         if self.open_count == 0:
             self.machine.device_observers.notify(self.index, observers.SET_PRE)
             self.generation += 1
         self.open_count += 1
+        return self.open_count == 1
+
+    def announce_streams(self, primary: int) -> None:
+        """Tell of the streams that an opened device has of its own: the primary one, and one for random numbers."""
+        machine = self.machine
+        machine.stream_observers.notify(primary, observers.CREATED)
+        if chips.RANDOM in chips.features(machine.profile.family):
+            machine.stream_observers.notify(machine.streams.reserve(), observers.CREATED)
 
     def release(self) -> None:
         """One context less: the last one closes the device and everything on it."""
@@ -98,8 +106,10 @@ class Device:
         context."""
         thread = self.machine.thread
         if self.primary is None:
-            self.retain()
+            opened = self.retain()
             self.primary = Context(self, primary=True)
+            if opened:
+                self.announce_streams(self.primary.default_stream.handle)
         self.references += 1
         thread.device = self
         self.machine.device_observers.notify(self.index, observers.SET_POST)

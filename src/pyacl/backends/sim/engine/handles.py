@@ -42,6 +42,10 @@ class HandleTable(Generic[T]):
         self._places[handle] = getattr(thing, "place", None) or places.caller()
         return handle
 
+    def reserve(self) -> int:
+        """A handle of something that the library keeps to itself: good for nothing but to tell it from others."""
+        return next(_numbers)
+
     def place(self, handle: int) -> places.Place:
         """Where a live handle was made."""
         return self._places.get(handle)

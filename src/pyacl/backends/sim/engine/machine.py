@@ -108,6 +108,13 @@ class Machine:
             )
         return self.devices[index]
 
+    def open_device(self, index: int) -> Device:
+        """The device of an id, which a thread or a context must use; 107001 or 507033 otherwise."""
+        device = self.device(index)
+        if not device.open_count:
+            raise RuntimeLayerError(507033, "EE9999", f"Device {index} is not open")
+        return device
+
     def stream(self, handle: int, call: str = "") -> Stream:
         """The stream of a handle; 0 is the default stream of the current context. It may belong to another context."""
         if handle == 0:

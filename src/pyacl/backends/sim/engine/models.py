@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import places, refusals
+from . import chips, observers, places, refusals
 from .event import EventRecord, EventReset, EventWait
 from .failures import AclLayerError, CallFailure, RuntimeLayerError, UndefinedBehavior
 from .handles import HandleTable
@@ -223,6 +223,7 @@ class Lane:
         self.tasks: list[Operation] = []
         self.group: TaskGroup | None = None  # the group that is being recorded
         self.handle = 0
+        self.hidden = 0  # the stream the library makes for the capture, as those see it who are told of streams
         self.track: Any = None  # what the hazard checker knows of it
 
     def __repr__(self) -> str:
@@ -244,7 +245,8 @@ class Model:
         self.status = NONE  # of the capture
         self.lanes: dict[Stream, Lane] = {}
         self.order: dict[int, int] = {}  # id of an operation -> when it was recorded
-        self.ended = False
+        self.ended = False  # the end of its work was marked
+        self.ends = 0  # how many marks of it are recorded
         self.complete = False
         self.callbacks: dict[int, int] = {}  # function -> its argument
         self.events: list[Event] = []  # events that were recorded in the capture
@@ -367,6 +369,8 @@ class Model:
         lane = self.lanes[stream] = Lane(self, stream, head=True, origin=origin)
         lane.handle = self.models.lanes.add(lane)
         stream.recorder = self
+        lane.hidden = self.machine.streams.reserve()
+        self.machine.stream_observers.notify(lane.hidden, observers.CREATED)
         return lane
 
     def leave(self) -> None:
@@ -415,16 +419,27 @@ class Model:
 
     def end_task(self, stream: Stream) -> None:
         """aclmdlRIEndTask: the work on this stream is the last of the model."""
-        if self.ended:
+        if self.ended and not self.models.end_notify:
             raise _failed(INTERNAL, "Model add end graph failed: model must have only one endgraph.")
         if self not in stream.models:
             raise _failed(INTERNAL, f"stream {stream.number} has not been add to model {self.number}")
         stream.submit(EndGraph("aclmdlRIEndTask"))
         self.ended = True
+        self.ends += 1
 
-    @property
-    def ready(self) -> bool:
-        return self.status == FINISHED if self.captured else self.ended and self.complete
+    def load(self) -> None:
+        """aclmdlRIBuildEnd: the model can be run."""
+        if not self.lanes:
+            raise _failed(STREAM_MODEL, "There is no stream of the model")
+        if self.models.end_notify and not self.ended:
+            raise _failed(MODEL_EXECUTE, "The end of the work must be marked before the model is loaded")
+        self.complete = True
+
+    def ready(self, synchronously: bool) -> bool:
+        """Can it be run? A run that is waited for does not ask whether the model was loaded, on some chips."""
+        if self.captured:
+            return self.status == FINISHED
+        return self.ended and (self.complete or (synchronously and self.models.end_notify))
 
     @property
     def load_complete(self) -> bool:
@@ -433,8 +448,7 @@ class Model:
     def clean_stream(self, stream: Stream) -> None:
         """aclrtPersistentTaskClean: the work on a bound stream is forgotten, new work may be recorded."""
         lane = self.lanes[stream]
-        if any(isinstance(task, EndGraph) for task in lane.tasks):
-            self.ended = False
+        self.ends -= sum(isinstance(task, EndGraph) for task in lane.tasks)
         for task in lane.tasks:
             if isinstance(task, KernelLaunch):
                 task.release(self.machine.area(Memory))
@@ -456,6 +470,9 @@ class Model:
     def die(self) -> None:
         """Give everything back."""
         memory = self.machine.area(Memory)
+        for lane in self.lanes.values():
+            if lane.hidden:
+                self.machine.stream_observers.notify(lane.hidden, observers.DESTROYING)
         for task in self.tasks():
             if isinstance(task, KernelLaunch):
                 task.release(memory)
@@ -513,6 +530,7 @@ class Run:
         for condition in model.conditions:
             if condition.assigned:
                 memory.write(condition.block.base, condition.default.to_bytes(8, "little"))
+        self.ends = model.ends  # marks of the end that are not yet passed
         self.over = False
         self.aborted = False
         self.trace: Any = None  # what the hazard checker knows of it
@@ -611,7 +629,8 @@ class Run:
         elif isinstance(operation, EventReset):
             operation.event.was_reset = True
         elif isinstance(operation, EndGraph):
-            self.over = True
+            self.ends -= 1
+            self.over = self.ends == 0
         elif isinstance(operation, Jump):
             other = operation.starts(machine)
             if other is not None:
@@ -643,13 +662,7 @@ def _start(machine: Machine, operation: Operation, lane: Lane) -> bool:
 def _begin(machine: Machine, operation: Operation) -> bool:
     if operation.locked:
         return operation.start(machine)
-    scheduler = machine.scheduler
-    scheduler.busy += 1
-    try:
-        with machine.unlocked():
-            return operation.start(machine)
-    finally:
-        scheduler.busy -= 1
+    return machine.scheduler.execute(operation)
 
 
 def _event_recorded(original: Operation, record: EventRecord) -> None:
@@ -731,6 +744,7 @@ class Models:
         self._numbers: list[int] = []
         self._next = 0
         machine.captures_forbid = self.forbids
+        self.end_notify = chips.END_NOTIFY in chips.features(machine.profile.family)
 
     def take_number(self) -> int:
         if self._numbers:
@@ -945,8 +959,8 @@ class Models:
             raise _failed(CAPTURED_MODEL, f"model is capturing, can't execute, model_id={model.number}!")
         self._submit(model, self.machine.own_stream(handle, call), call)
 
-    def _submit(self, model: Model, stream: Stream, call: str) -> Run:
-        if not model.ready:
+    def _submit(self, model: Model, stream: Stream, call: str, synchronously: bool = False) -> Run:
+        if not model.ready(synchronously):
             raise _failed(MODEL_EXECUTE, f"{call}: model_id={model.number} was not built to its end")
         run = Run(model, stream)
         model.runs.append(run)
@@ -960,7 +974,7 @@ class Models:
         self.building(model_handle, call)
         model = self.own(model_handle, call)
         stream = model.context.default_stream
-        self._submit(model, stream, call)
+        self._submit(model, stream, call, synchronously=True)
         stream.synchronize(None if timeout == -1 else timeout)
 
     def check_destroy(self, handle: int, call: str) -> Model:

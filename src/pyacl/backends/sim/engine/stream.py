@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from . import places
+from . import observers, places
 from .operation import Operation
 from .waiting import wait_for_streams
 
@@ -107,6 +107,11 @@ class Stream:
     def synchronize(self, timeout: float | None) -> None:
         """Wait for everything queued so far; see `wait_for_streams`."""
         wait_for_streams(self.machine, [self], timeout)
+
+    def announce_end(self) -> None:
+        """Tell who wants to know that the stream is about to be destroyed; nobody is told of one without a queue."""
+        if not self.flags & CPU_SCHEDULE:
+            self.machine.stream_observers.notify(self.handle, observers.DESTROYING)
 
     def end(self) -> None:
         """The stream is destroyed: its handle is void, its number free."""
