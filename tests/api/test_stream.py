@@ -12,6 +12,7 @@ import pytest
 from pyacl_api import ADD
 
 import pyacl
+from pyacl import sim
 from pyacl import stream as stream_module
 from pyacl.raw import constants
 
@@ -246,6 +247,18 @@ class TestHostFunctions:
             stream.launch_host_func(lambda *args: seen.append(args), number, "x")
         stream.synchronize()
         assert seen == [(n, "x") for n in range(5)]
+
+    @pytest.mark.parametrize("order", ["lazy", "eager"])
+    def test_one_that_waits_for_its_own_stream_is_a_deadlock(self, order) -> None:
+        pyacl.use_backend(sim.Backend(order=order))
+        begin = time.monotonic()
+        for what in ("stream", "device", "stream"):  # what is left of one does not hold up the next
+            with pyacl.Device(0) as device, device.create_stream() as stream:
+                stream.launch_host_func({"stream": stream, "device": device}[what].synchronize)
+                with pytest.raises(sim.Deadlock, match="aclrtLaunchHostFunc .*, whose function has not returned"):
+                    stream.synchronize()
+            pyacl.use_backend(sim.Backend(order=order))
+        assert time.monotonic() - begin < 10  # a wait that somebody may end takes that long to give up
 
     def test_an_exception_reaches_the_next_wait(self, sim_device) -> None:
         stream, other = sim_device.create_stream(), sim_device.create_stream()

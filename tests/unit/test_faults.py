@@ -472,6 +472,19 @@ class TestLostDevice:
         device.recover()
         assert device.full(4, 1).to_host().tolist() == [1] * 4
 
+    @pytest.mark.parametrize("order", ["lazy", "eager"])
+    def test_freeing_what_is_there_is_no_hazard(self, order) -> None:
+        backend = sim.Backend(order=order, hazards="raise")
+        pyacl.use_backend(backend)
+        with pyacl.Device(0) as device, device.create_stream() as stream:
+            x = device.zeros(64, np.uint8)
+            x.fill(1, stream)
+            with faults.lose_device():
+                with pytest.raises(pyacl.AclError):
+                    stream.synchronize()
+                x.close()  # nothing could wait for the stream any more
+        assert backend.hazards_found == []
+
     def test_closing_gives_everything_back(self, backend, device, launch) -> None:
         launch()
         with faults.lose_device(code="ACL_ERROR_RT_LOST_HEARTBEAT"):

@@ -534,6 +534,16 @@ def test_pointers_to_nothing(calls, use):
     calls.sync()
 
 
+def test_a_kernel_function_that_waits_for_its_own_stream(calls):
+    @sim.kernel
+    def k(n: np.uint64):
+        calls.api.aclrtSynchronizeStream(calls.s)
+
+    calls.host_launch(calls.kernel("k"), u64(1))
+    with pytest.raises(sim.Deadlock, match="this wait can never end"):
+        calls.sync()
+
+
 def test_faults_of_cpu_kernels(calls):
     @sim.kernel
     def Mul(x: sim.In[np.int32]):  # noqa: N802

@@ -34,6 +34,9 @@ class HostFunction(Operation):
         machine.area(LibraryThread).do(self)
         return False
 
+    def unfinished(self) -> str:
+        return "whose function has not returned"
+
 
 class LibraryThread:
     """The thread that runs host functions, one after the other. It is made when needed and ends when idle."""
@@ -62,11 +65,14 @@ class LibraryThread:
                         self._thread = None
                         return
                 continue
+            with machine.lock:
+                machine.scheduler.doing[ident] = 1
             try:
                 operation.function()
             except Exception as failure:
                 operation.failure = failure
             with machine.lock:
+                del machine.scheduler.doing[ident]
                 machine.scheduler.busy -= 1
                 machine.scheduler.finish(operation)
 

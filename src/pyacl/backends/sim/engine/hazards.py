@@ -635,7 +635,7 @@ class Hazards:
     def freeing(self, block: Block, call: str) -> None:
         """The host is about to give memory back."""
         shadow: Shadow | None = block.store.shadow if block.store is not None else None
-        if shadow is None:
+        if shadow is None or self.machine.devices[block.device].lost:  # nobody can wait for a device that is gone
             return
         self.serial += 1
         self.host.count += 1

@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, ClassVar
 
 from . import places
 from .failures import CallFailure, Deadlock
@@ -31,16 +31,19 @@ PROMPT = 0.5  # seconds that work which runs on another thread may take to be fi
 class Scheduler:
     """The lazy order: nothing runs before something waits for it, and then only what that wait needs."""
 
+    #: threads of the simulator, of all machines: they act only when given something to do
+    library_threads: ClassVar[set[int]] = set()
+
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         # the streams that may have pending operations, in the order of their first submission
         self.active: dict[Stream, None] = {}
         self.busy = 0  # operations being executed without the lock, by whatever thread
+        self.doing: dict[int, int] = {}  # how many of them by which thread
         self.steps = 0  # operations finished so far
         self.patience = 10.0  # seconds: how long other host threads that are not waiting may take to end a wait
         self.waiting: dict[int, Goal] = {}  # host threads inside `wait`, and what each waits for
         self.passes_unrecorded = False  # a wait for an event that nobody has recorded yet does not wait
-        self.library_threads: set[int] = set()  # threads of the simulator: they act only when given something to do
         self.bystanders: set[int] = set()  # threads that have nothing to do with the program, such as a test runner's
 
     # ---- what an order decides ---------------------------------------------------------------------------
@@ -107,15 +110,7 @@ class Scheduler:
                 raise operation.timed_out()
             if hazards is not None:
                 hazards.starting(operation)
-            if operation.locked:
-                finished = operation.start(self.machine)
-            else:
-                self.busy += 1
-                try:
-                    with self.machine.unlocked():
-                        finished = operation.start(self.machine)
-                finally:
-                    self.busy -= 1
+            finished = operation.start(self.machine) if operation.locked else self.execute(operation)
             if hazards is not None:
                 hazards.ran(operation)
         except HazardError as found:  # belongs to the call that makes the work run, whatever stream that is about
@@ -132,6 +127,20 @@ class Scheduler:
             self.finish(operation)
         if interrupt is not None:
             raise interrupt
+
+    def execute(self, operation: Operation) -> bool:
+        """Start an operation without the lock."""
+        self.busy += 1
+        me = threading.get_ident()
+        self.doing[me] = self.doing.get(me, 0) + 1
+        try:
+            with self.machine.unlocked():
+                return operation.start(self.machine)
+        finally:
+            self.busy -= 1
+            self.doing[me] -= 1
+            if not self.doing[me]:
+                del self.doing[me]
 
     def finish(self, operation: Operation) -> None:
         """The running operation of a stream is over."""
@@ -209,7 +218,7 @@ class Scheduler:
                 if not self.machine.clock.stopped and now < end:
                     self.machine.clock.advance((end - now) * 1000)
                 return False
-            if end is None and not (others and (self.busy or now - since < self.patience)):
+            if end is None and not (others and (self._others_work() or now - since < self.patience)):
                 raise Deadlock(self.explain(roots))
             self._sleep(goal, 0.05 if end is None else min(0.05, end - now))
         return True
@@ -241,7 +250,7 @@ class Scheduler:
 
     def _others_may_act(self, goal: Goal) -> bool:
         """May another thread of this process still change something?"""
-        if self.busy:
+        if self._others_work():
             return True
         me = threading.get_ident()
         for ident, other in list(self.waiting.items()):
@@ -252,6 +261,16 @@ class Scheduler:
             if not (it == me or it in self.waiting or it in self.library_threads or it in self.bystanders):
                 return True
         return False
+
+    def _others_work(self) -> bool:
+        """Is an operation being executed that does not wait itself, as a function does that waits for its stream?"""
+        me = threading.get_ident()
+        stuck = 0
+        for ident, count in self.doing.items():
+            waits_for = self.waiting.get(ident)
+            if ident == me or (waits_for is not None and not waits_for()):
+                stuck += count
+        return self.busy > stuck
 
     def explain(self, roots: Iterable[Stream]) -> str:
         """Who waits for whom, as text."""
