@@ -601,6 +601,15 @@ class TestLoad:
         with pytest.raises(FileNotFoundError, match=r"seen from .*pyacl compile.*make_kernel_object.*no_such.o"):
             device.load("no_such.o")
 
+    def test_the_library_gets_an_absolute_path(self, sim_device, tmp_path, monkeypatch) -> None:
+        (tmp_path / "add_custom.o").write_bytes(ADD)
+        monkeypatch.chdir(tmp_path)
+        api, given = sim_device._handle.api, []
+        load = api.aclrtBinaryLoadFromFile
+        monkeypatch.setattr(api, "aclrtBinaryLoadFromFile", lambda path, *rest: given.append(path) or load(path, *rest))
+        sim_device.load("add_custom.o")
+        assert given == [bytes(tmp_path / "add_custom.o")]
+
     def test_a_folder(self, device, tmp_path) -> None:
         with pytest.raises(OSError, match=r"Is a directory: a kernel object is a file that can be read.*kernels\.o"):
             (tmp_path / "kernels.o").mkdir()

@@ -176,6 +176,14 @@ class TestInit:
         assert stub.stub.calls("aclFinalize") == []
         assert api.aclFinalize() == 0
 
+    def test_the_text_of_the_answered_refusal_is_dropped(self, stub) -> None:
+        stub.stub.fail("aclInit", 100002, "EE1001: initialised twice")
+        with pyacl.Device(0) as device:
+            stub.stub.set_result("aclrtMalloc", 207001)
+            with pytest.raises(pyacl.AclMemoryError) as caught:
+                device.empty(4)
+        assert caught.value.message == ""
+
     def test_shared_on_the_simulator(self, simulator) -> None:
         api = raw.load(simulator.backend)
         api.aclInit(None)

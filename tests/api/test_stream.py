@@ -374,6 +374,19 @@ class TestKeptAlive:
         assert first() is None and second() is not None
         stream.synchronize()
 
+    def test_an_event_that_a_stream_waits_for(self, sim_device) -> None:
+        first, second = sim_device.create_stream(), sim_device.create_stream()
+        self.launch(sim_device, first)
+        event = first.record()
+        second.wait(event)
+        alive = weakref.ref(event)
+        del event
+        gc.collect()
+        assert alive() is not None
+        second.synchronize()
+        gc.collect()
+        assert alive() is None
+
     def test_until_the_device_is_waited_for(self, sim_device) -> None:
         stream = sim_device.create_stream()
         alive = self.launch(sim_device, stream)
