@@ -472,6 +472,18 @@ def test_in_the_eager_order_a_host_function_that_waits_for_the_program_does_not_
     assert eager.log == ["after it"]
 
 
+def test_in_the_eager_order_nothing_waits_for_a_callback_that_this_thread_is_to_process(monkeypatch):
+    eager = Simulation(order="eager")
+    stream, seen = eager.stream(), []
+    monkeypatch.setattr(eager.machine.scheduler, "_sleep", lambda *_: pytest.fail("waited"))
+    eager.api.aclrtSubscribeReport(threading.get_ident(), stream)
+    function = types.aclrtCallback(lambda _: seen.append("callback"))
+    eager.api.aclrtLaunchCallback(function, None, 1, stream)
+    assert seen == []
+    eager.api.aclrtProcessReport(-1)
+    assert seen == ["callback"]
+
+
 def test_callbacks_run_on_the_thread_that_processes_reports(lazy):
     stream = lazy.stream()
     seen, ready, stop = [], threading.Event(), []

@@ -24,6 +24,7 @@ class HostFunction(Operation):
     """aclrtLaunchHostFunc: runs on the library's thread; the stream goes on when it returns."""
 
     __slots__ = ("function",)
+    elsewhere = True
 
     def __init__(self, function: Function) -> None:
         super().__init__("aclrtLaunchHostFunc")

@@ -38,7 +38,10 @@ class Operation:
     failure : exception its work raised, if any
     locked : whether `start` runs under the engine lock (short book-keeping) or without it (copies, emulations)
     trace : what the hazard checker knows of it; None without one
+    elsewhere : whether a thread of the library finishes it, soon after `start`
     """
+
+    elsewhere = False
 
     __slots__ = (
         *("name", "access", "place", "stream", "done", "dropped", "failure", "number", "locked", "expires"),

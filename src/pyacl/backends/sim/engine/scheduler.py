@@ -325,9 +325,9 @@ class EagerScheduler(Scheduler):
         if self._ready(stream):
             self.run(stream)
         if threading.get_ident() not in self.library_threads:
-            # a host function runs on a thread of its own; it is over before the program can look, unless it takes long
+            # what the library's own thread does is over before the program can look, unless it takes long
             end = time.monotonic() + PROMPT
-            while stream.running and time.monotonic() < end:
+            while stream.running and stream.pending[0].elsewhere and time.monotonic() < end:
                 self._sleep(_goes_on, end - time.monotonic())
 
     def finished(self) -> None:
