@@ -96,6 +96,22 @@ class TestClose:
         device.close()
         assert freed == ["child", "device"]
 
+    def test_an_interrupted_child_is_closed_all_the_same(self, freed: list[object]) -> None:
+        class Interrupted(Handle):
+            """Ctrl-C comes where its close begins."""
+
+            def close(self) -> None:
+                if not self.closed:
+                    self._open.clear()
+                    raise KeyboardInterrupt
+                super().close()
+
+        device = make(freed, "device")
+        Interrupted("child", "child", freed.append, device)
+        with pytest.raises(KeyboardInterrupt):
+            device.close()
+        assert freed == ["child", "device"] and device.children == ()
+
     def test_every_child_is_tried_and_the_first_error_raised(self, freed: list[object]) -> None:
         def fail(value: object) -> None:
             freed.append(value)
