@@ -195,6 +195,21 @@ class TestCollect:
         del owner
         assert freed == [5]
 
+    @pytest.mark.parametrize("made", [("memory", "stream", "device"), ("memory", "device", "stream")])
+    def test_in_a_cycle_the_tree_is_freed_in_its_order(self, freed: list[object], made: tuple[str, ...]) -> None:
+        """Whichever owner the collector comes to first."""
+        owners = {name: Owner() for name in made}
+        device = make(freed, "device")
+        device.own(owners["device"])
+        make(freed, "memory", device, rank=3).own(owners["memory"])
+        make(freed, "stream", device, rank=0).own(owners["stream"])
+        del device
+        for owner in owners.values():
+            owner.others = owners
+        del owner, owners
+        gc.collect()
+        assert freed == ["stream", "memory", "device"]
+
     def test_in_a_cycle_children_still_go_first(self, freed: list[object]) -> None:
         """The collector runs the finalizers of a cycle in order of creation: the parent's first."""
         device, stream = Owner(), Owner()
