@@ -91,9 +91,12 @@ class StreamHandle(Handle):
         finally:
             kept.clear()
             self.kept = deque()
+            unseen = list(self.host_errors)
             self.host_errors.clear()  # their frames hold what the host functions had
             for token in tuple(self.tokens):
                 _host_functions.pop(token, None)
+        if unseen:
+            raise unseen[0]
 
     def _still_kept(self) -> deque[Any]:
         try:
@@ -358,7 +361,8 @@ class Stream(Closeable):
         """Queue a Python function: it runs on a thread of the library once the work before it is done.
 
         The work behind it in the stream waits for it. Within it nothing of the device may be made, freed, launched or
-        waited for; the library would hang. What it raises is raised by the next `synchronize` of the stream.
+        waited for; the library would hang. What it raises is raised by the next `synchronize` of the stream, or when
+        that is closed.
 
         Parameters
         ----------

@@ -272,6 +272,20 @@ class TestHostFunctions:
             stream.synchronize()
         stream.synchronize()
 
+    def test_an_exception_that_no_wait_has_told_of_is_raised_at_the_end(self, simulator) -> None:
+        with pytest.raises(ZeroDivisionError), pyacl.Device(0) as device:
+            stream = device.create_stream()
+            stream.launch_host_func(lambda: 1 / 0)
+        with pyacl.Device(0) as device:
+            stream = device.create_stream()
+            stream.launch_host_func(lambda: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                stream.close()
+            assert stream.closed
+        with pytest.raises(KeyError, match="first"), pyacl.Device(0) as device, device.create_stream() as stream:
+            stream.launch_host_func(lambda: 1 / 0)
+            raise KeyError("first")  # what the block raises is not hidden
+
     def test_the_device_raises_it_too(self, sim_device) -> None:
         stream = sim_device.create_stream()
         stream.launch_host_func(lambda: 1 / 0)

@@ -534,6 +534,31 @@ def test_pointers_to_nothing(calls, use):
     calls.sync()
 
 
+@pytest.mark.parametrize("order", ["lazy", "eager"])
+@pytest.mark.parametrize("end", ["aclrtDestroyStream", "aclrtDestroyContext", "aclrtResetDevice"])
+def test_an_error_that_no_wait_has_told_of_is_raised_at_the_end(order, end):
+    calls = Kernels(order=order)
+
+    def k(n: np.uint64):
+        raise LookupError(f"kernel {n}")
+
+    sim.kernel("k", backend=calls.backend)(k)
+    context, stream = c.aclrtContext(), calls.s
+    if end == "aclrtDestroyContext":
+        calls.api.aclrtCreateContext(context, 0)
+    if end != "aclrtDestroyStream":
+        stream = None  # the default stream
+    function = calls.kernel("k")
+    for number in (1, 2):
+        block = (ctypes.c_uint64 * 1)(number)
+        calls.api.aclrtLaunchKernelWithHostArgs(function, 1, stream, None, block, 8, None, 0)
+    what = {"aclrtDestroyStream": stream, "aclrtDestroyContext": context, "aclrtResetDevice": 0}[end]
+    with pytest.raises(LookupError, match="kernel 1"):
+        getattr(calls.api, end)(what)
+    kinds = [live.kind for live in calls.backend.report()]
+    assert ("stream" in kinds) == (end == "aclrtDestroyContext") and "context" not in kinds
+
+
 def test_a_kernel_function_that_waits_for_its_own_stream(calls):
     @sim.kernel
     def k(n: np.uint64):

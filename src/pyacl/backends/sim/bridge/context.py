@@ -7,6 +7,7 @@ from ..engine.failures import AclLayerError, RuntimeLayerError
 from ..engine.machine import Machine
 from ..engine.observers import CREATED
 from ..engine.refusals import out_of_range
+from ..engine.waiting import raise_unseen
 from . import hostmem
 from .registry import answers, runtime_require
 
@@ -55,8 +56,9 @@ def destroy_context(sim: Machine, context: int) -> None:
         raise RuntimeLayerError(107002, "EE1001", f"ctx is NULL: 0x{context:x} is not a context")
     if found.primary:
         raise RuntimeLayerError(107002, "EE1001", "Can not destroy primary ctx")
-    found.tear_down()
+    streams = found.tear_down()
     found.device.release()
+    raise_unseen(streams)
 
 
 @answers("aclrtSetCurrentContext", required="context")

@@ -11,6 +11,7 @@ from ..engine.machine import Machine
 from ..engine.models import Activate, Switch
 from ..engine.refusals import out_of_range
 from ..engine.stream import CPU_SCHEDULE, DEVICE_USE_ONLY, LEAST_PRIORITY, NOT_SYNCHRONIZED, PERSISTENT, Stream
+from ..engine.waiting import raise_unseen
 from . import hostcall, hostmem
 from .registry import answers, runtime_require
 
@@ -135,6 +136,8 @@ def _destroy(sim: Machine, handle: int, force: bool) -> None:
         sim.scheduler.wait(lambda: stream.idle or not stream.alive, [stream])
     stream.announce_end()
     stream.end()
+    if not force:
+        raise_unseen([stream])
 
 
 # ---- wait and ask --------------------------------------------------------------------------------------------

@@ -51,8 +51,8 @@ class Context:
                 )
         wait_for_streams(self.machine, streams, timeout)
 
-    def tear_down(self, force: bool = False) -> None:
-        """Wait for the work (or drop it), end the streams, and the context with them."""
+    def tear_down(self, force: bool = False) -> list[Stream]:
+        """Wait for the work (or drop it), end the streams, and the context with them. Returns the streams."""
         machine = self.machine
         streams = sorted(self.live_streams(), key=lambda stream: stream.number)
         if not force:
@@ -67,3 +67,4 @@ class Context:
         thread = machine.thread
         if thread.context is self:
             thread.context = None
+        return streams

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Callable
 from . import chips, observers
 from .context import Context
 from .failures import RuntimeLayerError
+from .waiting import raise_unseen
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -131,8 +132,10 @@ class Device:
         machine, context = self.machine, self.primary
         machine.stream_observers.notify(context.default_stream.handle, observers.DESTROYING)
         machine.device_observers.notify(self.index, observers.RESET_PRE)
-        context.tear_down(force)
+        streams = context.tear_down(force)
         self.primary = None
         machine.thread.device = None
         machine.device_observers.notify(self.index, observers.RESET_POST)
         self.release()
+        if not force:
+            raise_unseen(streams)

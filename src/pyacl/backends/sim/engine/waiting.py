@@ -59,3 +59,14 @@ def raise_failure(streams: Iterable[Stream]) -> None:
             # a new object: the same failure may be found by several waits, each with a traceback of its own
             raise RuntimeLayerError(failure.code, failure.message_code, failure.text) from failure.__cause__
         raise failure
+
+
+def raise_unseen(streams: Iterable[Stream]) -> None:
+    """Raise what a function of the program has raised on streams that have ended, where no wait has told of it.
+
+    (What failed on the device itself the library does not tell there.)
+    """
+    for stream in streams:
+        failure, stream.failure = stream.failure, None
+        if failure is not None and not isinstance(failure, CallFailure):
+            raise failure
