@@ -11,6 +11,7 @@ first and work with the device afterwards.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import json
@@ -69,7 +70,7 @@ _SIDECARS = {
     "mix": {"magic": "RT_DEV_BINARY_MAGIC_ELF", "coreType": "MIX"},
     "aicore": {"magic": "RT_DEV_BINARY_MAGIC_ELF", "coreType": "AiCore"},
 }
-_CACHE_FORMAT = 1
+_CACHE_FORMAT = 2
 _SHOWN_LINES = 40
 
 
@@ -493,6 +494,8 @@ def _npu_arch(soc: Optional[str], arch: Optional[str]) -> str:
         return arch
     if soc is None:
         raise ValueError("for which NPU? Give soc='Ascend910B1' (device.name has it) or arch='dav-2201'")
+    if not isinstance(soc, str):
+        raise TypeError(f"soc: the name of an SoC such as 'Ascend910B1', not {type(soc).__name__}")
     if soc == "Ascend910B":
         raise ValueError(
             "soc='Ascend910B' is ambiguous: CANN has a chip of the first generation of that name (arch='dav-1001'); "
@@ -695,9 +698,9 @@ def _check(plan: Plan, product: Path, log: str) -> None:
         if not made.kernels:
             problem = f"there is no kernel in it: is there a __global__ function in {plan.sources[0].name}?"
         elif arch is not None and arch.npu_arch != plan.npu_arch:
-            problem = f"it is for {arch.npu_arch}, not for {plan.npu_arch}"
+            problem = f"it is for {arch.npu_arch}, not for {plan.npu_arch}."
     except objfile.KernelObjectError as error:
-        problem = str(error)
+        problem = f"{error}."
     if problem:
         raise CompileError(
             f"{os.path.basename(plan.toolchain.bisheng)} made {plan.product}, but {problem}{_shown(log)}",
@@ -736,7 +739,7 @@ def _copy(source: Path, target: Path) -> None:
 # -- the cache -------------------------------------------------------------------------------------------------------
 #
 # <key of sources, compiler and commands>/<key of the headers read>/ has the object, its sidecar, what the compiler
-# said (log.txt) and the headers with their hashes (headers.json).
+# said (log.txt), the hashes of these (files.json) and the headers with theirs (headers.json).
 
 
 def _key(plan: Plan) -> str:
@@ -773,9 +776,18 @@ def _lookup(folder: Path) -> Optional[Path]:
         for path in headers:
             if path not in hashes:
                 hashes[path] = _hash_of(path)
-        if all(hashes[path] == known for path, known in headers.items()):
+        if all(hashes[path] == known for path, known in headers.items()) and _intact(entry):
             return entry
     return None
+
+
+def _intact(entry: Path) -> bool:
+    """Whether an entry still has what was put there: programs that clean up delete or empty single files."""
+    try:
+        files: dict[str, str] = json.loads((entry / "files.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return all(_hash_of(str(entry / name)) == known for name, known in files.items())
 
 
 def _store(plan: Plan, root: Path, key: str, timeout: Optional[float]) -> Path:
@@ -801,15 +813,21 @@ def _store(plan: Plan, root: Path, key: str, timeout: Optional[float]) -> Path:
             text = json.dumps(headers, sort_keys=True)
             (work / "headers.json").write_text(text, "utf-8")
             name = _digest(text)
+        files = {file.name: _hash_of(str(file)) for file in work.iterdir() if file.name != "headers.json"}
+        (work / "files.json").write_text(json.dumps(files, sort_keys=True), "utf-8")
         entry = root / key / name
         entry.parent.mkdir(exist_ok=True)
         work.chmod(0o755)
         try:
             os.rename(work, entry)
         except OSError:
-            if not (entry / plan.product).exists():
-                raise
-            shutil.rmtree(work)  # somebody was first, with the same result
+            if not _intact(entry):
+                shutil.rmtree(entry, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    os.rename(work, entry)
+                if not _intact(entry):
+                    raise
+            shutil.rmtree(work, ignore_errors=True)  # somebody was first, with the same result
         return entry
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from standin_compiler import Standin
@@ -305,7 +306,7 @@ def test_compile_makes_a_loadable_object(source, standin, tmp_path):
     assert [kernel.name for kernel in obj.kernels] == ["add_custom"]
     assert obj.verdict("Ascend910B1").from_file
     assert made.read_bytes() == obj.data
-    assert sorted(p.name for p in made.path.parent.iterdir()) == ["add.o", "headers.json", "log.txt"]
+    assert sorted(p.name for p in made.path.parent.iterdir()) == ["add.o", "files.json", "headers.json", "log.txt"]
 
 
 def test_an_object_without_metadata_gets_a_sidecar(source, standin):
@@ -430,6 +431,19 @@ def test_processes_and_threads_may_share_the_cache(source, standin):
     assert paths == {str(compiler.compile(path, soc="Ascend910B1", compiler=standin.root).path)}
     (entry_of_key,) = compiler.cache_folder().iterdir()
     assert len(list(entry_of_key.iterdir())) == 1
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.rename("x.o")])
+def test_an_entry_that_somebody_has_damaged_is_made_again(source, standin, damage, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = source()
+    first = compiler.compile(path, soc="Ascend910B1", compiler=standin.root)
+    content = first.path.read_bytes()
+    damage(first.path)
+    again = compiler.compile(path, soc="Ascend910B1", compiler=standin.root)
+    assert (again.path, again.cached) == (first.path, False) and again.path.read_bytes() == content
+    assert compiler.compile(path, soc="Ascend910B1", compiler=standin.root).cached
+    assert list(compiler.cache_folder().glob(".making-*")) == []
 
 
 def test_the_folder_is_the_documented_one(tmp_path, monkeypatch):
