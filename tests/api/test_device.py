@@ -316,6 +316,14 @@ class TestSeveralDevices:
         target.copy_from(source, stream)
         assert target.to_host(stream).tolist() == list(range(100))
 
+    def test_peer_access_goes_both_ways(self, stub) -> None:
+        first, second = pyacl.Device(0), pyacl.Device(1)
+        stub.stub.set_output("aclrtDeviceCanAccessPeer", "canAccessPeer", np.int32(1).tobytes())
+        stub.stub.set_result("aclrtDeviceCanAccessPeer", 0)
+        first.enable_peer_access(second)
+        second.enable_peer_access(first)
+        assert [c.arguments for c in stub.stub.calls("aclrtDeviceEnablePeerAccess")] == [(1, 0), (0, 0)]
+
     def test_no_peer_access(self, stub) -> None:
         first, second = pyacl.Device(0), pyacl.Device(1)
         stub.stub.set_output("aclrtDeviceCanAccessPeer", "canAccessPeer", np.int32(0).tobytes())
@@ -368,6 +376,16 @@ class TestSynchronize:
         with pytest.raises(TimeoutError) as caught:
             device.synchronize(0.1)
         assert isinstance(caught.value, pyacl.AclTimeoutError) and caught.value.code == 507046
+
+    def test_a_hang_is_remembered_by_the_last_device_of_the_number(self, stub) -> None:
+        first, second = pyacl.Device(0), pyacl.Device(0)
+        stub.stub.set_result("aclrtSynchronizeDeviceWithTimeout", 507046)
+        with pytest.raises(pyacl.AclTimeoutError):
+            first.synchronize(timeout=0.01)
+        first.close()
+        assert stub.stub.calls("aclrtResetDeviceForce") == []
+        second.close()
+        assert len(stub.stub.calls("aclrtResetDeviceForce")) == 1
 
     def test_after_a_hang_nothing_waits_for_it(self, stub) -> None:
         with pyacl.Device(0) as device:

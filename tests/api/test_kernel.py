@@ -277,6 +277,16 @@ class TestArgumentMemory:
             assert len(stub.stub.calls("aclrtKernelArgsInitByUserMem")) == 1
             assert len(stub.stub.calls("aclrtLaunchKernelWithConfig")) == 11
 
+    def test_a_launch_that_fails_gives_it_back(self, stub) -> None:
+        with pyacl.Device(0) as device:
+            x = device.empty(8, np.float16)
+            add = device.load(ADD)["add_custom"][1]
+            stub.stub.fail("aclrtLaunchKernelWithConfig", 507899)
+            for _ in range(3):
+                with pytest.raises(pyacl.AclError):
+                    add(x, x, x)
+            assert len(stub.stub.calls("aclrtKernelArgsInitByUserMem")) == 1
+
     def test_kernel_objects_of_one_name_share_it(self, stub) -> None:
         with pyacl.Device(0) as device:
             binary = device.load(ADD)
