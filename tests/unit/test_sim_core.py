@@ -81,6 +81,7 @@ def lazy():
         ({"order": "eagerly"}, "'lazy', 'eager' or 'random(seed)'"),
         ({"order": "random(x)"}, "random(7)"),
         ({"devices": 0}, "devices"),
+        ({"devices": True}, "devices=True"),
         ({"memory": -1}, "memory"),
         ({"hazards": "yes"}, "'raise'"),
         ({"unregistered": "ignore"}, "'skip'"),
@@ -90,6 +91,11 @@ def test_bad_options_are_refused_at_once_and_name_the_choices(options, named):
     with pytest.raises(ValueError, match=None) as error:
         sim.Backend(**options)
     assert named in str(error.value)
+
+
+def test_a_soc_is_a_name():
+    with pytest.raises(TypeError, match="soc: the name of a SoC such as 'Ascend910B1', not NoneType"):
+        sim.Backend(soc=None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("soc", ["Ascend310P3", "Ascend910A", "Ascend910B1", "Ascend910B4", "Ascend910_9391"])

@@ -115,6 +115,8 @@ def test_refused_parameters():
 
     with pytest.raises(TypeError, match="takes a name or decorates a function"):
         sim.kernel(5)
+    with pytest.raises(TypeError, match="kernel int: <class 'int'> is no Python function"):
+        sim.kernel(int)
     with pytest.raises(TypeError, match="belongs into an annotation"):
         sim.In(np.zeros(3))
 
@@ -408,6 +410,25 @@ def test_cores_of_a_block(calls, spec, expected):
     calls.host_launch(calls.kernel("k", **spec), u64(0), blocks=2)
     calls.sync()
     assert seen == [(index, 2, core, sub) for index in range(2) for core, sub in expected]
+
+
+def test_block_may_stand_anywhere(calls):
+    seen = []
+
+    def first(block, n: np.uint64):
+        seen.append((int(n), block.index))
+
+    def middle(n: np.uint32, block: simulator.Block, m: np.uint32):  # noqa: F821
+        seen.append((int(n), block.index, int(m)))
+
+    def named(n: np.uint64, *, block: sim.Block):
+        seen.append((int(n), block.index))
+
+    for function in (first, middle, named):
+        sim.kernel("k")(function)
+        calls.host_launch(calls.kernel("k"), u64(7 | 9 << 32 if function is middle else 7), blocks=2)
+        calls.sync()
+    assert seen == [(7, 0), (7, 1), (7, 0, 9), (7, 1, 9), (7, 0), (7, 1)]
 
 
 def test_blocks_beyond_16_bits_are_cut(calls):

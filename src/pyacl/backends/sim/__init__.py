@@ -65,7 +65,7 @@ class Backend:
     ) -> None:
         profile = profiles.load(soc)
         profiles.check_version(cann)
-        if not isinstance(devices, int) or devices < 1:
+        if not isinstance(devices, int) or isinstance(devices, bool) or devices < 1:
             raise ValueError(f"devices={devices!r}: give a whole number of at least 1")
         if memory is not None and (not isinstance(memory, int) or memory < 1):
             raise ValueError(f"memory={memory!r}: give the bytes of device memory as a positive whole number, or None")

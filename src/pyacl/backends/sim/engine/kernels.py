@@ -144,10 +144,16 @@ class Emulation:
         self.function = function
         self.place = places.caller()
         self.takes_block = False
+        self._block_at: int | None = None  # its position; None: it goes by name
         found: list[tuple[str, str, Any]] = []
-        for parameter in inspect.signature(function).parameters.values():
-            if parameter.name == "block" and parameter.annotation in (parameter.empty, Block, "Block", "sim.Block"):
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except ValueError as error:
+            raise TypeError(f"kernel {name}: {function!r} is no Python function: {error}") from None
+        for parameter in parameters:
+            if parameter.name == "block" and _is_block(parameter.annotation):
                 self.takes_block = True
+                self._block_at = None if parameter.kind is parameter.KEYWORD_ONLY else len(found)
                 continue
             found.append(self._read(parameter, scope))
         layout = Layout([_parameter_of(name, kind, type_) for name, kind, type_ in found])
@@ -218,10 +224,15 @@ class Emulation:
         if not self.takes_block:
             self._ignore(self.function(*arguments))
             return
+        at = self._block_at
         for index in range(blocks):
             for core, number in cores:
                 for subblock in range(number):
-                    self._ignore(self.function(*arguments, block=Block(index, blocks, core, subblock)))
+                    block = Block(index, blocks, core, subblock)
+                    if at is None:
+                        self._ignore(self.function(*arguments, block=block))
+                    else:
+                        self._ignore(self.function(*arguments[:at], block, *arguments[at:]))
 
     def _ignore(self, value: Any) -> None:
         if value is not None:
@@ -232,6 +243,13 @@ class Emulation:
 
     def __repr__(self) -> str:
         return f"<emulation of {self.name}, {places.describe(self.place)}>"
+
+
+def _is_block(note: Any) -> bool:
+    """Is an annotation that of the parameter `block`, written out or not?"""
+    if isinstance(note, str):
+        return note.rpartition(".")[2] == "Block"
+    return note is inspect.Parameter.empty or note is Block
 
 
 def _parameter_of(name: str, kind: str, type_: Any) -> Parameter:

@@ -33,6 +33,8 @@ def known_socs() -> list[str]:
 
 def load(soc: str) -> Profile:
     """The profile of a SoC; ValueError names the nearest ones if there is none."""
+    if not isinstance(soc, str):
+        raise TypeError(f"soc: the name of a SoC such as 'Ascend910B1', not {type(soc).__name__}")
     with open(_FILE, encoding="utf-8") as file:
         table = json.load(file)
     if soc not in table:
