@@ -16,6 +16,7 @@ import pyacl
 from pyacl import cli
 from pyacl.backends.library import Places
 from pyacl.cli import doctor
+from pyacl.testing import make_kernel_object
 
 SOURCE = Path(pyacl.__file__).resolve().parent.parent
 NO_RICH = "import sys; sys.modules['rich'] = None; from pyacl.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -247,3 +248,16 @@ def test_doctor_and_libgomp(monkeypatch, machine, preload, told):
 def test_doctor_mentions_a_chosen_backend():
     checks = {check.name: check for check in doctor.examine("/nowhere", Places({"PYACL_BACKEND": "sim"}))[2]}
     assert checks["PYACL_BACKEND"].said.startswith("sim: ")
+
+
+def test_output_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "add_custom.o").write_bytes(make_kernel_object("add_custom"))
+    environment = {**os.environ, "PYACL_BACKEND": "sim"}
+    with open("/dev/full", "w") as full:
+        for command in (["info"], ["inspect", "add_custom.o", "--json"]):
+            done = subprocess.run(
+                [sys.executable, "-m", "pyacl", *command],
+                stdout=full, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path, check=False,
+            )  # fmt: skip
+            said = f"pyacl {command[0]}: the output cannot be written: No space left on device\n"
+            assert (done.returncode, done.stderr) == (1, said)

@@ -6,6 +6,7 @@ A command module has ``add_parser(subparsers)`` and ``run(args) -> int``; it is 
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import importlib.util
 import os
@@ -63,14 +64,21 @@ def _run(module: Any, args: argparse.Namespace) -> int:
     from pyacl.errors import AclError
 
     try:
-        return int(module.run(args))
+        code = int(module.run(args))
+        if sys.stdout is not None:  # as it is where it is closed
+            sys.stdout.flush()
+        return code
     except AclError as error:
         print(f"pyacl {args.command}: {error}", file=sys.stderr)
         return 1
     except ImportError as error:
         return _missing(args.command, error)
-    except BrokenPipeError:
-        # whoever read the output has had enough; keep the interpreter from writing the rest at exit
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EFBIG):
+            raise
+        if not isinstance(error, BrokenPipeError):  # whoever read the output has had enough
+            print(f"pyacl {args.command}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        # keep the interpreter from writing the rest at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
