@@ -343,6 +343,24 @@ def test_functions_that_return_something_else_return_it():
     assert api.aclAppLog(1, b"f", b"x.py", 3, b"%d %s", 5, b"text") is None
 
 
+@pytest.mark.parametrize("version", ["8.5.0", "9.0.0", "9.1.0", "9.2.0-beta.2"])
+def test_text_that_c_only_reads_is_bytes_where_the_header_forgot_const(version):
+    """And the functions by which a program tells the versions that aclrtGetVersion does not."""
+    api = raw.load(f"sim:Ascend910B1@{version}")
+    text, number = ctypes.create_string_buffer(constants.ACL_PKG_VERSION_MAX_SIZE), ctypes.c_int32()
+    api.aclsysGetVersionStr(b"runtime", text)
+    api.aclsysGetVersionNum(b"runtime", number)
+    assert text.value.decode() == version and number.value > 80000000
+    kept = b"an object that nothing may change"
+    for call in (api, api.unchecked):
+        with pytest.raises(ctypes.ArgumentError):
+            call.aclsysGetVersionStr(b"runtime", kept)
+    assert kept == b"an object that nothing may " + b"change"
+    said = r"versionStr \(char \*\): bytes does not pass; C writes to it, give ctypes.create_string_buffer\(size\)"
+    with pytest.raises(ctypes.ArgumentError, match=said):
+        api.aclsysGetVersionStr(b"runtime", kept)
+
+
 def test_an_instance_passes_where_c_takes_its_address():
     def create(out):
         ctypes.c_void_p.from_address(out).value = 2**48 + 8

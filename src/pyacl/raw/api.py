@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable
 
 from pyacl.raw.functions import FUNCTIONS, MISSPELT
-from pyacl.raw.prototypes import prototype
+from pyacl.raw.prototypes import Characters, prototype
 from pyacl.raw.table import VERSIONS, Function
 
 if TYPE_CHECKING:
@@ -193,6 +193,8 @@ def _refused(row: Function, bare: Any, error: ctypes.ArgumentError, given: list[
         hint = "give its address, array.ctypes.data"
     elif isinstance(value, str) and "char" in parameter.type:
         hint = "give bytes, such as os.fsencode(path)"
+    elif wanted is Characters:
+        hint = "C writes to it, give ctypes.create_string_buffer(size)"
     elif hasattr(wanted, "contents"):
         hint = f"give an instance of what it points to, {_shown(wanted._type_)}()"
     elif wanted in _INTEGERS:

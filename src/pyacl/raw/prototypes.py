@@ -30,6 +30,18 @@ _ABI: dict[str, Any] = {
 _cache: dict[tuple[str, bool], Any] = {}
 
 
+class Characters(ctypes.POINTER(ctypes.c_char)):  # type: ignore[misc]
+    """``char *`` that C writes to. ctypes takes bytes for it, which nothing may change, so they are refused here."""
+
+    _type_ = ctypes.c_char
+
+    @classmethod
+    def from_param(cls, value: Any) -> Any:
+        if isinstance(value, bytes):
+            raise TypeError("bytes cannot be written to")
+        return ctypes.POINTER(ctypes.c_char).from_param(value)
+
+
 def _named(base: str) -> Any:
     """The ctypes class of a type name without ``const`` and stars."""
     if base in _BASE:
@@ -49,8 +61,8 @@ def ctype(text: str, writable: bool = True) -> Any:
     """The ctypes type of a parameter or result that is declared as ``text``.
 
     ``void *`` is `c_void_p` and ``T *`` is ``POINTER(T)``, so that an instance of ``T`` can be passed where C takes
-    its address. ``const char *`` is `c_char_p`; a ``char *`` that C writes to is ``POINTER(c_char)``, which refuses
-    immutable bytes (``writable=False`` says that C only reads it).
+    its address. ``const char *`` is `c_char_p`; a ``char *`` that C writes to is `Characters` (``writable=False`` says
+    that C only reads it).
     """
     key = (text, writable)
     found = _cache.get(key)
@@ -68,7 +80,7 @@ def _ctype(text: str, writable: bool) -> Any:
     base = " ".join(w for w in words if w not in ("const", "*", "struct", "enum"))
     if base in ("char", "char_t") and stars:
         stars -= 1
-        result: Any = ctypes.POINTER(ctypes.c_char) if writable and not constant and not stars else ctypes.c_char_p
+        result: Any = Characters if writable and not constant and not stars else ctypes.c_char_p
     elif base == "void" and stars:
         stars -= 1
         result = ctypes.c_void_p
