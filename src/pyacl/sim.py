@@ -43,8 +43,10 @@ def report(backend: Backend | None = None) -> Report:
     Raises
     ------
     TypeError
-        If the program's backend is not a simulator.
+        If the backend is not a simulator.
     """
+    if backend is not None and not isinstance(backend, Backend):
+        raise TypeError(f"backend: a sim.Backend, or nothing for the one in use, not {type(backend).__name__}")
     return (in_use() if backend is None else backend).report()
 
 

@@ -89,6 +89,7 @@ def test_raw_bytes_come_back_as_they_were(tmp_path_factory, array):
     "kind, text, message",
     [
         ("in", "missing.npy", r"--in missing\.npy: there is no file .*missing\.npy"),
+        ("in", "randm:float16[4]", r"--in randm:float16\[4\]: there is no file .*randm; did you mean random\?"),
         ("in", "x.bin", r"file of bare bytes .* say what they are, x\.bin:float16"),
         ("in", "x.bin:float32[3,4]", r"holds 6 values of float32, \[3, 4\] are 12"),
         ("in", "odd.bin:f16", r"has 3 bytes, no multiple of 2 \(float16\)"),

@@ -583,6 +583,8 @@ def test_report_names_the_line_that_made_each(lazy):
     lazy.api.aclrtFree(pointer)
     lazy.api.aclrtDestroyStream(stream)
     assert str(sim.report(lazy.backend)) == "nothing is alive"
+    with pytest.raises(TypeError, match="backend: a sim.Backend, or nothing for the one in use, not str"):
+        sim.report("sim")  # type: ignore[arg-type]
 
 
 # ---- threads -------------------------------------------------------------------------------------------------

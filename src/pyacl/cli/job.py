@@ -72,7 +72,9 @@ class Source:
         if isinstance(self.origin, str):
             return self._generated(seed, like)
         if not self.origin.is_file():
-            raise JobError(f"{self.option}: there is no file {self.origin}")
+            close = difflib.get_close_matches(self.origin.name, _GENERATED, 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise JobError(f"{self.option}: there is no file {self.origin}{hint}")
         return self._npy(self.origin) if self.origin.suffix == ".npy" else self._raw(self.origin, like)
 
     def _generated(self, seed: int, like: Optional[Array]) -> Array:
