@@ -364,6 +364,18 @@ class TestArgumentMemory:
         assert list(machine.alive()) == []
         forget()
 
+    def test_a_library_that_keeps_arguments_elsewhere(self, sim_device, monkeypatch: pytest.MonkeyPatch) -> None:
+        append = kernel_module._UserMemory._append
+        others = lambda self, args, packed, pieces: append(self, args, packed, [bytes(len(p)) for p in pieces])  # noqa: E731
+        monkeypatch.setattr(kernel_module._UserMemory, "_append", others)
+        binary = sim_device.load(SCALE)
+        x, z = sim_device.to_device(np.ones(4, np.float32)), sim_device.zeros(4, np.float32)
+        with pytest.raises(RuntimeError, match="does not keep the arguments in the memory it was given"):
+            binary.kernel("scale_custom", route="user")[1](x, z, np.float32(2))
+        binary["scale_custom"][1](x, z, np.float32(3))  # the thread's buffer does
+        sim_device.synchronize()
+        assert z.to_host().tolist() == [3] * 4
+
     @pytest.mark.parametrize("route", ROUTES)
     def test_hidden_slots_of_mixed_kernels(self, sim_device, route: str) -> None:
         """The address for synchronization goes in front of the arguments, and nobody has to know."""
