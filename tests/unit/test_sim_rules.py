@@ -485,6 +485,36 @@ def test_configuration_with_a_byte_order_mark(tmp_path):
     assert (codes, found.value) == ([0], 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "code", "opens"),
+    [
+        ("aclGetRecentErrMsg", (), None, True),
+        ("aclrtFreeHost", (ctypes.c_void_p(64),), PARAM_INVALID, True),
+        ("aclrtSetDeviceSatMode", (0,), 0, True),
+        ("aclrtGetDeviceUtilizationRate", (1, c.aclrtUtilizationInfo()), 0, True),
+        ("aclrtGetDeviceUtilizationRate", (0, c.aclrtUtilizationInfo()), 0, False),
+        ("aclrtGetLogicDevIdByPhyDevId", (1, ctypes.c_int32()), 0, True),
+        ("aclrtGetLogicDevIdByPhyDevId", (0, ctypes.c_int32()), NO_CONTEXT, False),
+        ("aclrtGetDeviceCapability", (0, 1, ctypes.c_int32()), NO_CONTEXT, False),
+        ("aclrtMemcpy2d", (64, 1, 128, 1, 1, 1, 1), NO_CONTEXT, False),
+        ("aclrtMemcpyAsync", (64, 8, 128, 8, 1, None), NO_CONTEXT, False),
+        ("aclrtMalloc", (c.c_void_p(), 64, 0), 0, True),
+    ],
+)
+def test_what_opens_the_default_device(tmp_path, name, arguments, code, opens):
+    """Functions that are told the id of a device open the default device only for its own id."""
+    calls = Calls()
+    path = tmp_path / "acl.json"
+    path.write_text(json.dumps({"defaultDevice": {"default_device": "1"}}))
+    calls.aclInit(str(path).encode())
+
+    def work():
+        found = getattr(calls.api.unchecked, name)(*arguments)
+        return found, calls.code("aclrtGetCurrentContext", c.aclrtContext()) == 0
+
+    assert in_a_thread(work) == (code, opens)
+
+
 # ---- kernel objects ------------------------------------------------------------------------------------------
 
 UNTYPED, TYPED = KernelSpec("untyped", ktype=False), KernelSpec("typed")

@@ -195,7 +195,7 @@ def get_device_capability(sim: Machine, device_id: int, feature: int, value: int
     runtime_require(value, "val")
     sim.device(device_id)
     if feature == _MODEL_UPDATE:
-        sim.current_context()
+        sim.current_context(device_id)
     elif feature == _SCHEDULE:
         sim.open_device(device_id)
     software = sim.profile.family == "Ascend910"  # elsewhere tasks of AI CPUs are scheduled by hardware
@@ -276,6 +276,12 @@ def get_device_utilization_rate(sim: Machine, device_id: int, info: int) -> None
     if hostmem.read_pointer(info + 16):
         raise AclLayerError(100000)  # the extension is reserved
     rate = 0 if 0 <= device_id < len(sim.devices) else -1
+    try:
+        sim.check_default_device(device_id)
+    except RuntimeLayerError as failure:
+        sim.messages().append((failure.message_code or "EE9999", failure.text))
+        sim.thread.last_error = failure.code
+        rate = -1
     for offset in (0, 4, 8):
         hostmem.write_i32(info + offset, rate)
     hostmem.write_i32(info + 12, -1)  # memory: not told
@@ -296,7 +302,6 @@ def _not_negative(device_id: int, name: str, code: int = 107000) -> None:
 @answers(
     "aclrtGetLogicDevIdByUserDevId",
     "aclrtGetUserDevIdByLogicDevId",
-    "aclrtGetLogicDevIdByPhyDevId",
     "aclrtGetPhyDevIdByLogicDevId",
     "aclrtGetUserDevIdByPhyDevId",
     "aclrtGetPhyDevIdByUserDevId",
@@ -305,7 +310,6 @@ def _not_negative(device_id: int, name: str, code: int = 107000) -> None:
 @answers(
     "rtsGetLogicDevIdByUserDevId",
     "rtsGetUserDevIdByLogicDevId",
-    "rtsGetLogicDevIdByPhyDevId",
     "rtsGetPhyDevIdByLogicDevId",
 )
 def map_device_id(sim: Machine, device_id: int, result: int) -> None:
@@ -314,6 +318,13 @@ def map_device_id(sim: Machine, device_id: int, result: int) -> None:
     runtime_require(result, "devId")
     sim.device(device_id)
     hostmem.write_i32(result, device_id)
+
+
+@answers("aclrtGetLogicDevIdByPhyDevId", required="result")
+@answers("rtsGetLogicDevIdByPhyDevId")
+def logic_device_of_physical(sim: Machine, device_id: int, result: int) -> None:
+    map_device_id(sim, device_id, result)
+    sim.check_default_device(device_id)
 
 
 @answers("rtGetLogicDevIdByUserDevId", "rtGetUserDevIdByLogicDevId", "rtGetVisibleDeviceIdByLogicDeviceId")
@@ -345,6 +356,7 @@ def runtime_device_can_access_peer(sim: Machine, can_access: int, device_id: int
     _in_table(device_id, "drv devId", "EE1001")
     runtime_require(can_access, "canAccessPeer")
     _in_table(peer, "peerDevice", "EE1003")
+    sim.check_default_device(device_id)
     hostmem.write_i32(can_access, int(device_id < len(sim.devices) and peer < len(sim.devices) and device_id != peer))
 
 
@@ -406,6 +418,7 @@ def device_peer_access_status(sim: Machine, device_id: int, peer: int, status: i
     _in_table(device_id & 0xFFFFFFFF, "drv devId", "EE1001")
     _in_table(peer & 0xFFFFFFFF, "phyIdSrc", "EE1003")
     runtime_require(status, "status")
+    sim.check_default_device(device_id)
     known = device_id < len(sim.devices)
     hostmem.write_u32(status, int(known and peer in sim.devices[device_id].peers))
 
@@ -465,7 +478,7 @@ def get_device_sat_mode(sim: Machine, mode: int) -> None:
 def set_device_sat_mode(sim: Machine, mode: int) -> None:
     if not 0 <= mode < 2:
         raise out_of_range(mode, "floatOverflowMode", "[0, 2)")
-    context = sim.find_context()
+    context = sim.open_context()
     if context is not None and context.alive:
         context.device.saturation = mode
     sim.saturation = mode

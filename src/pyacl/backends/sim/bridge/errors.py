@@ -57,9 +57,9 @@ def compose(messages: list[tuple[str, str]]) -> str:
 def get_recent_message(sim: Machine) -> int:
     thread = sim.thread
     messages = sim.messages()
-    context = sim.find_context()
-    if (context is None or not context.alive) and sim.default_device is None:
-        # the device is asked first, and that fails without a context
+    try:
+        sim.current_context()  # the device is asked first, and that opens the default device or fails without a context
+    except RuntimeLayerError:
         messages.append(("EE1001", "rtGetDevMsg execution failed, the context is a null pointer."))
         thread.last_error = 107002
     else:
@@ -227,6 +227,7 @@ def repair_error(sim: Machine, device_id: int, info: int) -> None:
 @answers("aclrtGetMemUceInfo", required="array count", partly="there are no memory errors here")
 def get_mem_uce_info(sim: Machine, device_id: int, array: int, size: int, count: int) -> None:
     _device_of_fault(sim, device_id)
+    sim.check_default_device(device_id)
     hostmem.write_u64(count, 0)
 
 
@@ -238,3 +239,4 @@ def mem_uce_repair(sim: Machine, device_id: int, array: int, size: int) -> None:
         if any(hostmem.read_bytes(array + 128 * index + 16, 14)):
             raise AclLayerError(100000)
     _device_of_fault(sim, device_id)
+    sim.check_default_device(device_id)

@@ -161,7 +161,7 @@ def binary_get_dev_address(sim: Machine, bin_handle: int, bin_addr: int, bin_siz
     if not bin_addr:
         raise refusals.invalid("bin is a null pointer")
     program = _program(sim, bin_handle, "aclrtBinaryGetDevAddress")
-    device = sim.current_context().device
+    device = sim.current_context(opens=False).device
     program.bring_to(device)
     block = None if program.cpu else program.image(device, make=False)
     hostmem.write_pointer(bin_addr, 0 if block is None else block.base)
@@ -180,7 +180,7 @@ def register_cpu_func(sim: Machine, handle: int, func_name: int, kernel_name: in
     if name not in program.functions:
         sim.current_context()
     function = program.add_cpu(name, hostmem.read_text(func_name), program.library)
-    program.bring_to(sim.current_context().device)
+    program.bring_to(sim.current_context(opens=False).device)
     hostmem.write_pointer(func_handle, function.handle)
 
 

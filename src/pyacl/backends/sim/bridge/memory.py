@@ -175,6 +175,7 @@ def _host_memory(sim: Machine, ptr: int, size: int, kind: str) -> None:
 
 @answers("aclrtFreeHost", required="host_ptr")
 def free_host(sim: Machine, host_ptr: int) -> None:
+    sim.open_context()
     sim.area(Memory).free_pinned(host_ptr)
 
 
@@ -335,7 +336,7 @@ def get_mem_usage_info(sim: Machine, device_id: int, mem_usage_info: int, input_
         raise invalid("Check param failed, inputNum can not be 0")
     if not 0 <= device_id < len(sim.devices):
         raise bad_device(device_id, len(sim.devices))
-    sim.current_context()
+    sim.current_context(device_id)
     memory = sim.area(Memory)
     info = hostmem.struct_at(c.aclrtMemUsageInfo, mem_usage_info)
     info.name = b"APP"
@@ -346,6 +347,7 @@ def get_mem_usage_info(sim: Machine, device_id: int, mem_usage_info: int, input_
 
 @answers("aclrtPointerGetAttributes", required="ptr attributes")
 def pointer_get_attributes(sim: Machine, ptr: int, attributes: int) -> None:
+    sim.open_context()
     location, device, page = sim.area(Memory).locate(ptr)
     hostmem.write_u32(attributes, device)
     hostmem.write_u32(attributes + 4, location)

@@ -220,7 +220,7 @@ def mem_export_to_shareable_handle_v2(
 def mem_import_from_shareable_handle(sim: Machine, shareable_handle: int, device_id: int, handle: int) -> None:
     if not 0 <= device_id < len(sim.devices):
         raise RuntimeLayerError(107001, "EE1003", f"The value {device_id} of the parameter devId is invalid")
-    sim.current_context()
+    sim.current_context(device_id)
     hostmem.write_pointer(handle, sim.area(VirtualMemory).import_(shareable_handle))
 
 

@@ -85,18 +85,31 @@ class Machine:
             return thread.context
         return thread.device.primary if thread.device is not None else None
 
-    def current_context(self) -> Context:
-        """The calling thread's context (that of the default device, if one is configured); 107002 if there is none
-        or it is dead."""
+    def open_context(self, device_id: int | None = None) -> Context | None:
+        """The calling thread's context. A thread without one gets that of the default device, if one is configured;
+        a function that is told the id of a device asks for this only if it is the default device's."""
         context = self.find_context()
-        if context is None and self.thread.device is None and self.default_device is not None:
-            self.devices[self.default_device].set()
+        default = self.default_device
+        if context is None and self.thread.device is None and default is not None and device_id in (None, default):
+            self.devices[default].set()
             context = self.find_context()
+        return context
+
+    def current_context(self, device_id: int | None = None, *, opens: bool = True) -> Context:
+        """The calling thread's context, as `open_context` or (not `opens`) `find_context` gives it; 107002 if there is
+        none or it is dead."""
+        context = self.open_context(device_id) if opens else self.find_context()
         if context is None or not context.alive:
             raise RuntimeLayerError(
                 107002, "EE1001", "the context is a null pointer: the thread has set no device and no context"
             )
         return context
+
+    def check_default_device(self, device_id: int) -> None:
+        """For functions that are told the id of a device and need no context: they need one if there is a default
+        device."""
+        if self.default_device is not None:
+            self.current_context(device_id)
 
     def device(self, index: int) -> Device:
         """The device of an id; 107001 if there is none."""

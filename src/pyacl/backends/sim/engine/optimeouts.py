@@ -22,10 +22,6 @@ class OpTimeouts:
     def set(self, us: int) -> None:
         self.us = us
 
-    def ticks(self) -> int:
-        """What the hardware makes of it. Neither set nor limited: the longest."""
-        return ticks_of(self.us or 0)
-
     def effective_ms(self) -> int:
         """What aclrtGetOpExecuteTimeout says."""
         if not self.us or self.us > TICK_US * MOST_TICKS:

@@ -365,7 +365,7 @@ class Programs:
     def function_by_name(self, program: Program, name: str) -> Function:
         """aclrtBinaryGetFunction: whatever is wrong is 107000."""
         try:
-            device = self.machine.current_context().device
+            device = self.machine.current_context(opens=False).device
         except RuntimeLayerError:
             text = f"No function {name}: the thread has no device or context"
             raise RuntimeLayerError(INVALID, "EE1001", text) from None
@@ -378,7 +378,7 @@ class Programs:
 
     def function_by_key(self, program: Program, key: int) -> Function:
         """aclrtBinaryGetFunctionByEntry for a program of AI Core kernels."""
-        program.bring_to(self.machine.current_context().device)
+        program.bring_to(self.machine.current_context(opens=False).device)
         function = program.keys.get(key)
         if function is None:
             known = ", ".join(map(str, sorted(program.keys)[:8])) or "none"
@@ -388,7 +388,7 @@ class Programs:
     def addresses(self, function: Function) -> tuple[int, int]:
         """The addresses of the cube and the vector half on the current device; 0 for a half that is not there."""
         program = function.program
-        block = program.image(self.machine.current_context().device, make=program.lazy)
+        block = program.image(self.machine.current_context(opens=False).device, make=program.lazy)
         base = 0 if block is None else block.base
         first = base + function.offset
         second = base + function.offset2 if function.offset2 else 0

@@ -309,7 +309,7 @@ def memcpy2d(
     check_2d(dst_pitch, src_pitch, width, height)
     if kind == DEVICE_TO_DEVICE:
         raise unsupported("The two-dimensional copy supports only host to device and device to host")
-    context = machine.current_context()
+    context = machine.current_context(opens=False)
     memory = machine.area(Memory)
     kind = corrected_kind(memory.locate(src)[0], memory.locate(dst)[0], kind)
     if kind not in (HOST_TO_DEVICE, DEVICE_TO_HOST):
@@ -365,7 +365,7 @@ def memcpy_async(
     copy is recorded whatever the memory.
     """
     check_count(count, dest_max)
-    machine.current_context()
+    machine.current_context(opens=False)
     if check_pinned and kind != HOST_TO_BUF_TO_DEVICE:
         # the driver of the recorded library cannot tell how host memory was allocated
         raise AclLayerError(NOT_SUPPORTED, "EE9999", "The driver does not support the check for pinned memory")
@@ -434,7 +434,7 @@ def memcpy2d_async(
     if handle == 0 and machine.find_context() is None:
         raise RuntimeLayerError(107000, "EE1004", "The argument curStm is a null pointer")
     check_2d(dst_pitch, src_pitch, width, height)
-    context = machine.current_context()
+    context = machine.current_context(opens=False)
     memory = machine.area(Memory)
     # as with the recorded driver, which cannot tell pinned memory: kind DEFAULT is not resolved here
     if kind not in (HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE):
@@ -552,7 +552,7 @@ def batch_async(
     """aclrtMemcpyBatchAsync: the copies are checked and queued one after the other."""
     call = "aclrtMemcpyBatchAsync"
     check_batch(len(sizes), starts, len(attributes))
-    machine.current_context()
+    machine.current_context(opens=False)
     memory = machine.area(Memory)
     at = 0
     for i, (dst, src, size) in enumerate(zip(dsts, srcs, sizes)):
