@@ -814,10 +814,6 @@ class Packer:
         data = tuple([args[i].data for i in layout.placeholders]) if layout.placeholders else ()
         return Packed(layout, values, data)
 
-    def knows(self, args: Sequence[Any]) -> bool:
-        """Whether arguments of these types were packed before."""
-        return tuple(map(type, args)) in self._by_type
-
     @property
     def declared_layout(self) -> Optional[Layout]:
         """Where the declared parameters lie; None without a declaration."""

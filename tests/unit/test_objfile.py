@@ -370,6 +370,11 @@ def test_implicit_facilities_hidden_from_the_runtime() -> None:
     assert binary_meta(GROUP_36 + GROUP_36 + ffts).implicit_seen == {2}
 
 
+def test_implicit_facilities_have_names() -> None:
+    named = read(make_kernel_object("k", implicit=(1, 4, 99))).to_dict()["implicit"]
+    assert named == ["SIMD print FIFO", "SIMT print FIFO", "99"]
+
+
 def test_debug_payload_that_looks_like_a_group() -> None:
     """A buffer of 256 KiB with option 1 has the bytes of a group's start."""
     looks_alike = struct.pack("<HHI", 0, 4, 1) + struct.pack("<HHII", 1, 8, 0x40000, 1)

@@ -17,7 +17,7 @@ from pyacl.objfile.container import AR_MAGIC, Container, Piece, archive_members,
 from pyacl.objfile.elf import EM_386, EM_AARCH64, EM_ASCEND, EM_X86_64, SHF_ALLOC, Elf, KernelObjectError, is_elf
 from pyacl.objfile.kernels import Code, Entry, Kernel, merge, read_code
 from pyacl.objfile.mangled import split
-from pyacl.objfile.metadata import BinaryMeta, binary_meta
+from pyacl.objfile.metadata import IMPLICIT_NAMES, BinaryMeta, binary_meta
 from pyacl.objfile.sidecar import Sidecar, parse_sidecar
 from pyacl.objfile.verdict import Verdict, judge
 
@@ -221,7 +221,7 @@ class KernelObject:
             "stack_size": self.stack_size,
             "debug_options": list(self.binary_meta.debug_options),
             "debug_buffer": self.binary_meta.debug_buffer,
-            "implicit": sorted(self.binary_meta.implicit),
+            "implicit": [IMPLICIT_NAMES.get(number, str(number)) for number in sorted(self.binary_meta.implicit)],
             "comment": list(self.comment),
             "image": list(self.image),
             "sidecar": None if self.sidecar is None else _sidecar_dict(self.sidecar),
