@@ -53,7 +53,7 @@ arguments, in the order of the kernel's parameters:
   --workspace 16M                     zeroed device memory
 
 examples:
-  pyacl run add_custom.o --kernel add_custom --blocks 8 --in x.npy --in y.npy --out z.npy:float16[16384] \\
+  pyacl run add_custom.o --kernel add_custom --blocks 8 --in x.npy --in y.npy --out "z.npy:float16[16384]" \\
         --check expected.npy --rtol 1e-3 --repeat 100 --warmup 10
   pyacl run job.toml --json           the same from a file: keys as the options, arguments = [{in = "x.npy"}, ...]
   PYACL_BACKEND=sim pyacl run add_custom.o ... --emulate kernels.py:add_custom
