@@ -18,6 +18,7 @@ from pyacl.testing import make_kernel_object
 
 KERNELS = """\
 import numpy as np
+from pathlib import Path
 from pyacl import sim
 
 SHARES = np.dtype([("length", "u4"), ("scale", "f4")])
@@ -441,7 +442,7 @@ def test_wrong_sizes_are_named(run):
     code, _, err = run(*short)
     assert code == 2
     assert "the emulation add_custom raised ValueError: could not broadcast" in err
-    assert "kernels.py:7: z[:] = x + y)" in err and "3: --out z.npy:float16[100]" in err
+    assert "kernels.py:8: z[:] = x + y)" in err and "3: --out z.npy:float16[100]" in err
     assert not os.path.exists("z.npy")
 
 

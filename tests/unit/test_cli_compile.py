@@ -110,7 +110,7 @@ def test_compiler_errors(pyacl_compile, cann):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["add.cpp"], "for which NPU"),
+        (["add.cpp"], "for which NPU? Give --soc Ascend910B1"),
         (["missing.cpp", "--soc", "Ascend910B1"], "there is no source"),
         (["add.cpp", "--soc", "Ascend999"], "did you mean"),
         (["add.cpp", "--soc", "Ascend910B1", "-o", "."], "/work is a folder: name the file, such as"),

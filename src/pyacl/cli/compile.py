@@ -71,6 +71,12 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
+    if args.soc is None and args.arch is None:
+        print(
+            "pyacl compile: for which NPU? Give --soc Ascend910B1 (`pyacl info` names it) or --arch dav-2201",
+            file=sys.stderr,
+        )
+        return 2
     try:
         check_target(args.sources, args.soc, args.arch)
         toolchain = _toolchain(args)

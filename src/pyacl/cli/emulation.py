@@ -36,7 +36,8 @@ def find_emulation(text: str) -> Any:
         raise EmulationError(f"--emulate {text}: {module_name} cannot be imported: {kind}{error}") from None
     function = getattr(module, name, None)
     if not callable(function):
-        have = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        own = [n for n, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+        have = [n for n in own if callable(getattr(module, n)) and not n.startswith("_")]
         raise EmulationError(
             f"--emulate {text}: {module_name} has no function {name}; it has {', '.join(have) or 'none'}"
         )
