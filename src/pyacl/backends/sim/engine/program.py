@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from . import chips, elfload, places
+from . import chips, elfload
 from .elfload import AIC, AIC_ROLLBACK, AICORE, AIV, AIV_ROLLBACK, MIX_AIC_MAIN, MIX_AIV_MAIN, LoadFailure, RawKernel
 from .failures import RuntimeLayerError, UndefinedBehavior
 from .handles import HandleTable
@@ -89,7 +89,6 @@ class Program:
         self.table = table
         self.kind = kind  # the C function that loaded it
         self.source = place  # the path, or what to call the data
-        self.loaded_at = places.caller()
         self.cpu = False
         self.lazy = False
         self.old = False  # loaded by aclrtBinaryLoad: bound to no device
