@@ -425,6 +425,30 @@ def test_the_memory_does_not_grow_with_the_length_of_the_program(benchmark):
     assert grown("raise") < grown("off") + 40_000
 
 
+@pytest.mark.parametrize("end", ["aclrtDestroyStream", "aclrtResetDevice"])
+def test_what_ends_a_stream_ends_it_whatever_hazards_its_work_has(end):
+    machine = Machine("lazy")
+    fresh = {live.handle for live in machine.backend.report()}
+    streams = [machine.stream(), machine.stream()]
+    buffers = [machine.malloc(BYTES) for _ in range(2)]
+    for value, stream in enumerate(streams):
+        for buffer in buffers:
+            machine.api.aclrtMemsetAsync(buffer, BYTES, value, BYTES, stream)
+    machine.api.aclrtSynchronizeStream(streams[0])
+    with pytest.raises(sim.HazardError) as caught:
+        getattr(machine.api, end)(streams[1] if end == "aclrtDestroyStream" else 0)
+    assert len(machine.backend.hazards_found) == 2 and caught.value.hazard is machine.backend.hazards_found[0]
+    if end == "aclrtResetDevice":
+        assert not any(live.kind == "stream" for live in machine.backend.report())
+        return
+    with pytest.raises(sim.UndefinedBehavior, match="was destroyed at"):
+        machine.api.aclrtDestroyStream(streams[1])
+    machine.api.aclrtDestroyStream(streams[0])
+    for buffer in buffers:  # nothing uses them any more
+        machine.api.aclrtFree(buffer)
+    assert {live.handle for live in machine.backend.report()} == fresh
+
+
 def test_many_places_of_one_allocation():
     """More places than are kept: what is forgotten is not reported wrongly."""
     machine = Machine()

@@ -11,7 +11,7 @@ from ..engine.machine import Machine
 from ..engine.models import Activate, Switch
 from ..engine.refusals import out_of_range
 from ..engine.stream import CPU_SCHEDULE, DEVICE_USE_ONLY, LEAST_PRIORITY, NOT_SYNCHRONIZED, PERSISTENT, Stream
-from ..engine.waiting import raise_unseen
+from ..engine.waiting import finish_work, raise_unseen
 from . import hostcall, hostmem
 from .registry import answers, runtime_require
 
@@ -133,7 +133,7 @@ def _destroy(sim: Machine, handle: int, force: bool) -> None:
             107005, "EE9999", f"Tear down stream failed, stream is bound, stream_id={stream.number}"
         )
     if not force:
-        sim.scheduler.wait(lambda: stream.idle or not stream.alive, [stream])
+        finish_work(sim, [stream])
     stream.announce_end()
     stream.end()
     if not force:

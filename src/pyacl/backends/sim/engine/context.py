@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from . import places
 from .failures import RuntimeLayerError
 from .stream import NOT_SYNCHRONIZED, Stream
-from .waiting import wait_for_streams
+from .waiting import finish_work, wait_for_streams
 
 if TYPE_CHECKING:
     from .device import Device
@@ -56,7 +56,7 @@ class Context:
         machine = self.machine
         streams = sorted(self.live_streams(), key=lambda stream: stream.number)
         if not force:
-            machine.scheduler.wait(lambda: all(stream.idle for stream in streams), streams)
+            finish_work(machine, streams)
         told = [] if self.primary else [self.default_stream]  # that of the primary context was told of before
         for stream in told + [stream for stream in streams if stream is not self.default_stream] + told:
             stream.announce_end()

@@ -69,7 +69,7 @@ class Process:
         for kind, apply in steps:
             apply()
             if kind >= 0:
-                self._run(self.at_init.of(kind), text)
+                self._run(self.at_init, kind, text)
         self.finalized = False
         self.count = 1
         if self.first_configuration is None:
@@ -100,15 +100,16 @@ class Process:
 
     def _end(self) -> None:
         for kind in (OP_COMPILER, MODEL, DVPP):
-            self._run(self.at_finalize.of(kind))
+            self._run(self.at_finalize, kind)
         self.machine.default_device = None
-        self._run(self.at_finalize.of(OTHER))
+        self._run(self.at_finalize, OTHER)
         self.finalized = True
         self.count = 0
 
-    def _run(self, callbacks: list[Callback], *arguments: Any) -> None:
-        for callback in callbacks:
+    def _run(self, registered: Registered, kind: int, *arguments: Any) -> None:
+        for callback in registered.of(kind):
             with self.machine.unlocked():
                 code = callback(*arguments)
             if code:
-                raise AclLayerError(code, "EH9999", f"a registered function failed with {code}")
+                told = None if kind == OTHER else "EH9999"  # the library only logs the failures of this kind
+                raise AclLayerError(code, told, f"a registered function failed with {code}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .failures import CallFailure, RuntimeLayerError
+from .findings import HazardError
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -61,8 +62,23 @@ def raise_failure(streams: Iterable[Stream]) -> None:
         raise failure
 
 
+def finish_work(machine: Machine, streams: Sequence[Stream]) -> None:
+    """Wait for the work of streams that are about to end.
+
+    A hazard that shows then does not keep them, or they would stay for ever: nobody closes a thing twice. It is told
+    by `raise_unseen` when they have ended.
+    """
+    while True:
+        try:
+            machine.scheduler.wait(lambda: all(stream.idle or not stream.alive for stream in streams), streams)
+            return
+        except HazardError as hazard:
+            if not isinstance(streams[0].failure, HazardError):
+                streams[0].failure = hazard
+
+
 def raise_unseen(streams: Iterable[Stream]) -> None:
-    """Raise what a function of the program has raised on streams that have ended, where no wait has told of it.
+    """Raise a hazard, or what a function of the program has raised, on streams that have ended: no wait has told of it.
 
     (What failed on the device itself the library does not tell there.)
     """
