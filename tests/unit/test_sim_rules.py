@@ -515,6 +515,16 @@ def test_what_opens_the_default_device(tmp_path, name, arguments, code, opens):
     assert in_a_thread(work) == (code, opens)
 
 
+@pytest.mark.parametrize(("kind", "left"), [(0, ("EH9999",)), (65535, ())])
+def test_the_message_of_a_failed_registered_function(kind, left):
+    """Of the functions registered for `aclInit`, those of the kind "other" leave no message when they fail."""
+    calls = Calls()
+    calls.aclrtSetDevice(0)  # so that asking for messages does not fail itself
+    failing = c.aclInitCallbackFunc(lambda config, length, data: 77)
+    calls.aclInitCallbackRegister(kind, failing, None)
+    assert refusal(calls, "aclInit", None) == (77, *left)
+
+
 # ---- kernel objects ------------------------------------------------------------------------------------------
 
 UNTYPED, TYPED = KernelSpec("untyped", ktype=False), KernelSpec("typed")

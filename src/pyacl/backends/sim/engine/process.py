@@ -69,7 +69,8 @@ class Process:
         for kind, apply in steps:
             apply()
             if kind >= 0:
-                self._run(self.at_init, kind, text)
+                # the library only logs the failure of a function of the kind OTHER
+                self._run(self.at_init.of(kind), None if kind == OTHER else "EH9999", text)
         self.finalized = False
         self.count = 1
         if self.first_configuration is None:
@@ -100,16 +101,15 @@ class Process:
 
     def _end(self) -> None:
         for kind in (OP_COMPILER, MODEL, DVPP):
-            self._run(self.at_finalize, kind)
+            self._run(self.at_finalize.of(kind), "EH9999")
         self.machine.default_device = None
-        self._run(self.at_finalize, OTHER)
+        self._run(self.at_finalize.of(OTHER), "EH9999")
         self.finalized = True
         self.count = 0
 
-    def _run(self, registered: Registered, kind: int, *arguments: Any) -> None:
-        for callback in registered.of(kind):
+    def _run(self, callbacks: list[Callback], message_code: str | None, *arguments: Any) -> None:
+        for callback in callbacks:
             with self.machine.unlocked():
                 code = callback(*arguments)
             if code:
-                told = None if kind == OTHER else "EH9999"  # the library only logs the failures of this kind
-                raise AclLayerError(code, told, f"a registered function failed with {code}")
+                raise AclLayerError(code, message_code, f"a registered function failed with {code}")
