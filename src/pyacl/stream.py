@@ -73,30 +73,41 @@ class StreamHandle(Handle):
 
     def _free(self, value: Any) -> None:
         device = self.device
-        if self.hung:
-            device.hung = True
+        api = device.api
         kept = self._still_kept()
+        failure: Optional[BaseException] = None
         try:
             with device.current(must=False):
                 self._drop_mark()
+                if (self._owned or kept) and not self.hung and device.fault is None:
+                    # destroying waits as well, but does not tell what became of the work; and what was queued on a
+                    # stream that is not ours needs what may be freed next
+                    try:
+                        api.aclrtSynchronizeStream(value)
+                    except BaseException as error:
+                        failure = error
+                        self.hung = not isinstance(error, Exception)
+                        if isinstance(error, AclError):
+                            device.note(error)
                 if self._owned and (self.hung or device.fault is not None):
                     # the gentle way waits for what never ends
-                    device.api.aclrtDestroyStreamForce(value)
+                    api.aclrtDestroyStreamForce(value)
                 elif self._owned:
-                    device.api.aclrtDestroyStream(value)
-                elif kept and not self.hung and device.fault is None:
-                    # not ours to destroy, but what was queued on it needs what may be freed next
-                    device.api.aclrtSynchronizeStream(value)
+                    api.aclrtDestroyStream(value)
             raise_pending()
+            if failure is not None:
+                raise failure
+            if self.host_errors:
+                raise self.host_errors[0]
         finally:
+            if self.hung:
+                device.hung = True
+            del failure  # its traceback refers to this frame
             kept.clear()
             self.kept = deque()
-            unseen = list(self.host_errors)
             self.host_errors.clear()  # their frames hold what the host functions had
             for token in tuple(self.tokens):
                 _host_functions.pop(token, None)
-        if unseen:
-            raise unseen[0]
 
     def _still_kept(self) -> deque[Any]:
         try:
@@ -245,9 +256,16 @@ class Stream(Closeable):
 
         After a wait that timed out, and after a fault, it does not wait: the work is dropped.
 
+        Raises
+        ------
+        AclDeviceFaultError
+            When a kernel broke and no wait has told of it.
+        BaseException
+            What a host function of this stream raised (`launch_host_func`).
+
         Notes
         -----
-        aclrtDestroyStream, aclrtDestroyStreamForce.
+        aclrtSynchronizeStream, aclrtDestroyStream, aclrtDestroyStreamForce.
         """
         self._handle.close()
 

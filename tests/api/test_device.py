@@ -12,6 +12,7 @@ from pyacl_api import ADD, forget, use
 import pyacl
 from pyacl import raw, sim
 from pyacl.raw import constants
+from pyacl.testing import make_kernel_object
 
 
 class TestOpen:
@@ -408,6 +409,20 @@ class TestSynchronize:
         assert "aclrtDestroyStream" in called and "aclrtResetDevice" in called
 
 
+@sim.kernel
+def fill_custom(x: sim.Out[np.int32], n: np.uint32) -> None:
+    x[:n] = 1
+
+
+FILL = make_kernel_object("fill_custom", args=[8, 4])
+
+
+def go_beyond(device: pyacl.Device, stream: pyacl.Stream) -> None:
+    """Launch a kernel that breaks."""
+    x = device.zeros(4, np.int32)
+    device.load(FILL)["fill_custom"][1, stream](x, np.uint32(400))
+
+
 class TestFault:
     """A kernel that broke: the library says so once, pyacl remembers."""
 
@@ -454,6 +469,25 @@ class TestFault:
         called = [c.function for c in stub.stub.calls()]
         assert "aclrtDestroyStreamForce" in called and "aclrtDestroyStream" not in called
         assert "aclrtResetDeviceForce" in called
+
+    @pytest.mark.parametrize("kind", ["stream", "default stream"])
+    def test_one_that_no_wait_has_told_of_is_raised_at_the_end(self, simulator, kind: str) -> None:
+        with pytest.raises(pyacl.AclAiCoreError, match="is beyond its 4 elements") as caught, pyacl.Device(0) as device:
+            stream = device.create_stream() if kind == "stream" else device.default_stream
+            go_beyond(device, stream)
+        assert caught.value.code == 507035 and caught.value.function == "aclrtSynchronizeStream"
+        assert device.closed and stream.closed
+        with pytest.raises(KeyError, match="first"), pyacl.Device(0) as device, device.create_stream() as stream:
+            go_beyond(device, stream)
+            raise KeyError("first")  # what the block raises is not hidden
+
+    def test_one_on_a_stream_that_was_dropped(self, lazy) -> None:
+        device = pyacl.Device(0)
+        with pytest.warns(ResourceWarning, match="freeing the stream of device 0: .*is beyond its 4 elements"):
+            go_beyond(device, device.create_stream())
+            gc.collect()
+        with pytest.raises(pyacl.AclAiCoreError, match="device 0 broke earlier"):
+            device.empty(4)
 
     def test_clear_fault(self, broken) -> None:
         device, stream, buffer, add, _ = broken
