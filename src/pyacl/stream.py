@@ -79,7 +79,7 @@ class StreamHandle(Handle):
         try:
             with device.current(must=False):
                 self._drop_mark()
-                if (self._owned or kept) and not self.hung and device.fault is None:
+                if kept and not self.hung and device.fault is None:
                     # destroying waits as well, but does not tell what became of the work; and what was queued on a
                     # stream that is not ours needs what may be freed next
                     try:
