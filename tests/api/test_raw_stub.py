@@ -74,6 +74,26 @@ def sample(kind, number):
     return value, bytes(value), value
 
 
+def over(names):
+    """A check of many functions as one test: one for each costs more than what it checks. All that fail are named."""
+
+    def decorate(check):
+        def test(api, libraries):
+            wrong = {}
+            for name in names:
+                libraries.reset()
+                try:
+                    check(name, api, libraries)
+                except (Exception, pytest.fail.Exception) as error:
+                    wrong[name] = f"{type(error).__name__}: {error}"
+            assert not wrong, "\n".join(f"{name}: {what}" for name, what in wrong.items())
+
+        test.__name__ = test.__qualname__ = check.__name__
+        return test
+
+    return decorate
+
+
 def call_with_samples(api, name):
     row = FUNCTIONS[name]
     return getattr(api, name)(*(sample(parameter_type(row, p), i)[0] for i, p in enumerate(row.params)))
@@ -85,7 +105,7 @@ def test_every_function_of_the_table_is_there(api):
     assert [name for name in FUNCTIONS if not api.has(name)] == []
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@over(FUNCTIONS)
 def test_every_argument_arrives(name, api, libraries):
     row = FUNCTIONS[name]
     made = [sample(parameter_type(row, p), i) for i, p in enumerate(row.params)]
@@ -98,7 +118,7 @@ def test_every_argument_arrives(name, api, libraries):
     assert call.raw == tuple(expected for _, expected, _ in made)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@over(FUNCTIONS)
 def test_every_result_arrives(name, api, libraries):
     row = FUNCTIONS[name]
     arguments = [sample(parameter_type(row, p), i)[0] for i, p in enumerate(row.params)]
@@ -119,7 +139,7 @@ def test_every_result_arrives(name, api, libraries):
     assert getattr(result, "value", result) == expected
 
 
-@pytest.mark.parametrize("name", [name for name, row in FUNCTIONS.items() if not row.variadic])
+@over([name for name, row in FUNCTIONS.items() if not row.variadic])
 def test_the_checked_call_takes_the_arguments_by_name(name, api, libraries):
     row = FUNCTIONS[name]
     names = [f"{p.name}_" if p.name == "in" else p.name for p in row.params]
@@ -129,7 +149,7 @@ def test_the_checked_call_takes_the_arguments_by_name(name, api, libraries):
     assert call.raw == tuple(expected for _, expected, _ in made.values())
 
 
-@pytest.mark.parametrize("name", [name for name, row in FUNCTIONS.items() if row.params])
+@over([name for name, row in FUNCTIONS.items() if row.params])
 def test_too_few_arguments_are_refused(name, api, libraries):
     with pytest.raises(TypeError):
         getattr(api, name)()

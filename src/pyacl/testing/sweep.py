@@ -192,9 +192,14 @@ class _Saboteur:
 
     def alive(self) -> list[Any]:
         """What is left on the machines, but for what a failed call should have given back."""
-        gc.collect()
-        left = [live for backend in self.backends for live in backend.report()]
+        left = self._left()
+        if left:  # perhaps in a cycle
+            gc.collect()
+            left = self._left()
         return [live for live in left if live.handle not in self.arguments]
+
+    def _left(self) -> list[Any]:
+        return [live for backend in self.backends for live in backend.report()]
 
 
 class _Runner:

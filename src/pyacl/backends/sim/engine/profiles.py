@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from typing import Any
@@ -26,17 +27,22 @@ class Profile:
         self.stream_depth: int = facts.get("stream_depth", 2048)
 
 
-def known_socs() -> list[str]:
+@functools.cache
+def _table() -> dict[str, dict[str, Any]]:
     with open(_FILE, encoding="utf-8") as file:
-        return sorted(json.load(file))
+        table: dict[str, dict[str, Any]] = json.load(file)
+    return table
+
+
+def known_socs() -> list[str]:
+    return sorted(_table())
 
 
 def load(soc: str) -> Profile:
     """The profile of a SoC; ValueError names the nearest ones if there is none."""
     if not isinstance(soc, str):
         raise TypeError(f"soc: the name of a SoC such as 'Ascend910B1', not {type(soc).__name__}")
-    with open(_FILE, encoding="utf-8") as file:
-        table = json.load(file)
+    table = _table()
     if soc not in table:
         names = sorted(table)
         near = [n for n in names if soc.lower() in n.lower()] or [n for n in names if n.startswith(soc[:9])] or names
