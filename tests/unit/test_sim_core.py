@@ -442,6 +442,21 @@ def test_host_functions_run_in_order_on_a_thread_of_the_library(lazy):
     assert seen[0][1] != threading.get_ident()
 
 
+def test_host_functions_run_where_no_more_threads_are_made(lazy, monkeypatch):
+    """At the end of the interpreter, from Python 3.12 on."""
+
+    def refuse(_):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    stream = lazy.stream()
+    function = types.aclrtHostFunc(lambda _: lazy.log.append("host"))
+    lazy.api.aclrtLaunchHostFunc(stream, function, None)
+    lazy.work(stream, "after it")
+    lazy.api.aclrtSynchronizeStream(stream)
+    assert lazy.log == ["host", "after it"]
+
+
 def test_a_host_function_may_call_the_library(lazy):
     stream = lazy.stream()
     found = ctypes.c_uint32()

@@ -31,9 +31,11 @@ class HostFunction(Operation):
         self.function = function
 
     def start(self, machine: Machine) -> bool:
-        machine.scheduler.busy += 1
-        machine.area(LibraryThread).do(self)
-        return False
+        if machine.area(LibraryThread).takes(self):
+            return False
+        with machine.unlocked():
+            self.function()
+        return True
 
     def unfinished(self) -> str:
         return "whose function has not returned"
@@ -47,11 +49,18 @@ class LibraryThread:
         self._work: queue.Queue[HostFunction] = queue.Queue()
         self._thread: threading.Thread | None = None
 
-    def do(self, operation: HostFunction) -> None:
-        self._work.put(operation)
+    def takes(self, operation: HostFunction) -> bool:
+        """Let the thread run it. False when there is none: an interpreter that shuts down starts no more threads."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="pyacl-sim-host-functions", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="pyacl-sim-host-functions", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            self._thread = thread
+        self.machine.scheduler.busy += 1
+        self._work.put(operation)
+        return True
 
     def _run(self) -> None:
         machine, ident = self.machine, threading.get_ident()
