@@ -90,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
         except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
             return _fail(in_words(error))
         if not items:
-            return _fail(f"no kernel objects ({', '.join(SUFFIXES)}) in {', '.join(args.files)}")
+            where = f"in {', '.join(args.files)}; archives and wheels in a folder are looked into when they are named"
+            return _fail(f"no kernel objects ({', '.join(SUFFIXES)}) {where}")
         if args.extract:
             return _extract(items, args.extract, args.soc)
         if not args.json and not _has_rich():
