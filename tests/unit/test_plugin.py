@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import pyacl
+from pyacl.testing.sweep import _kernels_restored
 
 pytest_plugins = ["pytester"]
 
@@ -27,6 +28,13 @@ START = """\
     from pyacl.testing import faults, make_kernel_object
 
 """
+
+
+@pytest.fixture(autouse=True)
+def own_kernels():
+    """What the test files of a run in this process register is no kernel of the tests here."""
+    with _kernels_restored():
+        yield
 
 
 @pytest.fixture
