@@ -808,8 +808,9 @@ class Packer:
             where = self.name_of(len(values), args)
             if type(error) in (TypeError, ValueError):
                 raise type(error)(f"{where}: {error}") from None
-            if hasattr(error, "next_step"):  # ClosedError and its like, which this module does not know
-                raise type(error)(f"{where}: {error.message}", next_step=error.next_step) from None  # type: ignore
+            fault: Any = error
+            if hasattr(fault, "next_step"):  # ClosedError and its like, which this module does not know
+                raise type(fault)(f"{where}: {fault.message}", next_step=fault.next_step) from None
             raise
         data = tuple([args[i].data for i in layout.placeholders]) if layout.placeholders else ()
         return Packed(layout, values, data)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Optional, SupportsIndex, Union
 
+from pyacl._checks import whole
 from pyacl._handle import Closeable, Handle, drain
 from pyacl.backends.thunks import raise_pending
 from pyacl.errors import (
@@ -755,12 +756,7 @@ def same_device(what: str, device: Device, thing: Any, kind: type[Any]) -> None:
 
 def checked_number(name: str, value: Any, low: int, high: int) -> int:
     """A whole number in a range."""
-    if isinstance(value, bool):
-        raise TypeError(f"{name}: a whole number, not a bool")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: a whole number, not {type(value).__name__}") from None
+    number = whole(name, value)
     if not low <= number <= high:
         raise ValueError(f"{name}: {number} is not in {low} to {high}")
     return number
@@ -790,12 +786,7 @@ def open_device(device: Optional[Device]) -> Device:
 
 
 def _checked_id(number: SupportsIndex) -> int:
-    if isinstance(number, bool):
-        raise TypeError("id: the number of a device, not a bool")
-    try:
-        return operator.index(number)
-    except TypeError:
-        raise TypeError(f"id: the number of a device, not {type(number).__name__}") from None
+    return whole("id", number, "the number of a device")
 
 
 def _no_such_device(number: int, count: int) -> str:

@@ -271,8 +271,8 @@ def read(source: Source, *, sidecar: SidecarSource | object = _BESIDE) -> Kernel
         path = os.fspath(source)
         data = _content(path)
     elif hasattr(source, "read"):
-        data = b"" if isinstance(source, io.TextIOBase) else source.read()
-        if isinstance(source, io.TextIOBase) or not isinstance(data, bytes):  # decoding an object fails
+        data = None if isinstance(source, io.TextIOBase) else source.read()  # decoding an object fails
+        if not isinstance(data, bytes):
             raise TypeError("source: open the file in binary mode")
     else:
         raise TypeError(f"source: a path, bytes or a file opened in binary mode, not {type(source).__name__}")

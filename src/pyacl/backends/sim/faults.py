@@ -9,6 +9,7 @@ import re
 import threading
 from typing import TYPE_CHECKING, Any, Callable, SupportsIndex, Union
 
+from ..._checks import whole
 from ...raw import constants
 from ...raw.functions import FUNCTIONS
 from ...raw.table import Function
@@ -553,12 +554,7 @@ def _turns(nth: int | None, times: int | str | None, probability: float | None, 
 
 
 def _whole(name: str, value: Any, least: int | None) -> int:
-    if isinstance(value, bool):
-        raise TypeError(f"{name}: a whole number, not a bool")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: a whole number, not {type(value).__name__}") from None
+    number = whole(name, value)
     if least is not None and number < least:
         raise ValueError(f"{name}: {number} is less than {least}")
     return number

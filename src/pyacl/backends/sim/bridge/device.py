@@ -10,6 +10,7 @@ from ..engine.machine import Machine
 from ..engine.observers import RESET_PRE, SET_POST, SET_PRE
 from ..engine.refusals import out_of_range
 from . import hostcall, hostmem
+from .dispatch import failed
 from .registry import answers, runtime_require
 
 MAX_DEVICES = 64  # the runtime's table of devices
@@ -279,8 +280,7 @@ def get_device_utilization_rate(sim: Machine, device_id: int, info: int) -> None
     try:
         sim.check_default_device(device_id)
     except RuntimeLayerError as failure:
-        sim.messages().append((failure.message_code or "EE9999", failure.text))
-        sim.thread.last_error = failure.code
+        failed(sim, "aclrtGetDeviceUtilizationRate", failure, True)
         rate = -1
     for offset in (0, 4, 8):
         hostmem.write_i32(info + offset, rate)

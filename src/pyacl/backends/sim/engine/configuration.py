@@ -63,7 +63,7 @@ def parse(text: str, path: str) -> Any:
     if not text:
         return None
     try:
-        return json.loads(text[text.startswith(BYTE_ORDER_MARK) :], parse_constant=_no_constant)
+        return json.loads(text.removeprefix(BYTE_ORDER_MARK), parse_constant=_no_constant)
     except ValueError as error:
         raise AclLayerError(100006, "EH0004", f"File [{path}] is invalid. Reason: Parse exception: {error}") from None
 
@@ -80,7 +80,7 @@ def _has(value: Any, key: str) -> bool:
 def dump_path(text: str) -> str:
     """Where the dump section of a configuration wants its files; "" where it does not say."""
     try:
-        path = _member(_member(json.loads(text[text.startswith(BYTE_ORDER_MARK) :]), "dump"), "dump_path")
+        path = _member(_member(json.loads(text.removeprefix(BYTE_ORDER_MARK)), "dump"), "dump_path")
     except ValueError:  # the library was recorded over a dump module that takes everything
         return ""
     return path if isinstance(path, str) else ""

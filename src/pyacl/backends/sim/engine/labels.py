@@ -89,22 +89,22 @@ class Labels:
         label.handle = self.table.add(label)
         return label.handle
 
-    def destroy(self, handle: int, call: str) -> None:
+    def _own(self, handle: int, call: str) -> Label:
+        """The label of a handle, which must belong to the current context."""
         context = self.machine.current_context()
         if self.table.is_foreign(handle):
             raise RuntimeLayerError(LABEL_CONTEXT, "EE9999", self.table.why_not(handle))
         label = self.table.get(handle, call)
         if label.context is not context:
             raise RuntimeLayerError(LABEL_CONTEXT, "EE9999", "label is not in current ctx")
+        return label
+
+    def destroy(self, handle: int, call: str) -> None:
+        self._own(handle, call)
         self.table.remove(handle, call)
 
     def set(self, handle: int, stream_handle: int, call: str) -> None:
-        context = self.machine.current_context()
-        if self.table.is_foreign(handle):
-            raise RuntimeLayerError(LABEL_CONTEXT, "EE9999", self.table.why_not(handle))
-        label = self.table.get(handle, call)
-        if label.context is not context:
-            raise RuntimeLayerError(LABEL_CONTEXT, "EE9999", "label is not in current ctx")
+        label = self._own(handle, call)
         stream = self.machine.own_stream(stream_handle, call)
         if not stream.models:
             raise RuntimeLayerError(STREAM_MODEL, "EE9999", f"stream is not bound to a model, id={stream.number}")

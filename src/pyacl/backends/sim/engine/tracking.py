@@ -213,7 +213,7 @@ class TrackedArray(DeviceArray):
         self.note(False)
         return plain(found)
 
-    @property  # type: ignore[misc,unused-ignore]
+    @property  # type: ignore[misc,unused-ignore]  # the stubs of some numpy versions let it be set
     def flat(self) -> Any:
         self.note(False)
         if self.flags.writeable:

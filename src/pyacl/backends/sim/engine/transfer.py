@@ -326,16 +326,12 @@ def memcpy2d(
 
 
 def own_stream(machine: Machine, handle: int, call: str, what: str) -> Stream:
-    """The stream of a handle, which must belong to the thread's context."""
-    context = machine.current_context()
-    if handle == 0:
-        return context.default_stream
-    if machine.streams.is_foreign(handle):
-        raise wrong_context(what)
-    stream = machine.streams.get(handle, call)
-    if stream.context is not context:
-        raise wrong_context(what)
-    return stream
+    """As `Machine.own_stream`; the text of the refusal says what failed."""
+    try:
+        return machine.own_stream(handle, call)
+    except RuntimeLayerError as refusal:
+        refused = wrong_context(what)
+        raise (refused if refusal.code == refused.code else refusal) from None
 
 
 def drain(machine: Machine, stream: Stream) -> None:
