@@ -479,7 +479,7 @@ class HostBuffer(_Buffer):
         address = self.address
         block = (ctypes.c_uint8 * max(1, self.nbytes)).from_address(address)
         self._handle.use(block)
-        return np.ndarray(self.shape, self.dtype, buffer=block)  # type: ignore[arg-type,unused-ignore]
+        return np.ndarray(self.shape, self.dtype, buffer=block)  # type: ignore[arg-type,unused-ignore]  # old numpy
 
     def __array__(self, dtype: Optional[npt.DTypeLike] = None, copy: Optional[bool] = None) -> Array:
         array = self.array

@@ -13,6 +13,7 @@ import weakref
 import numpy as np
 import pages
 import pytest
+from pyacl_api import work_of_every_kind
 
 import pyacl
 from pyacl import raw, session, sim
@@ -96,30 +97,11 @@ def test_readme(block, tmp_path, monkeypatch) -> None:
 def everything() -> None:
     with pyacl.Device(0) as device, pyacl.Device(1) as peer:
         peer.enable_peer_access(device)
-        stream, other = device.create_stream(), device.create_stream(fast_launch=True)
-        binary = device.load(ADD)
-        pinned = device.empty_host(64, np.float16)
-        pinned.array[:] = 3
-        x = device.to_device(pinned, stream)
-        event = stream.record()
-        other.wait(event)
-        z = device.zeros(64, np.float16, other)
-        ran: list[int] = []
-        other.launch_host_func(ran.append, 1)
-        for route in ("user", "thread", "host"):
-            binary.kernel("add_custom", route=route)[1, other](x, x, z)
-        z.copy_to(pinned, other)
-        done = other.record()
-        done.synchronize(10)
-        other.synchronize(10)
+        work = work_of_every_kind(device)
+        stream = work.stream
         device.synchronize(10)
-        assert pinned.array.tolist() == [6] * 64 and ran == [1]
-        peer.empty_like(x).copy_from(x)
-        out = np.zeros(64, np.float16)
-        binary["add_custom"][1](pyacl.In(out), x, pyacl.Out(out))
-        z[:32].fill(1.5)
-        z.reshape(8, 8).copy_2d_to(np.zeros((8, 16), np.float16)[:, :8])
-        assert done - event >= 0 and device.memory_info.free and device.info and stream.done and stream.id
+        peer.empty_like(work.x).copy_from(work.x)
+        assert work.done - work.event >= 0 and device.memory_info.free and device.info and stream.done and stream.id
         stream.abort()
         device.synchronize()
 

@@ -55,7 +55,7 @@ def test_a_borrowed_handle_belongs_to_a_device_of_the_current_session() -> None:
 def test_what_the_block_raises_is_not_hidden_by_what_closing_raises() -> None:
     backend = sim.Backend()
     warns = pytest.warns(ResourceWarning, match="closing .* failed too")
-    with pytest.raises(KeyError, match="mine") as caught:  # noqa: PT012
+    with pytest.raises(KeyError, match="mine") as caught:
         if sys.version_info >= (3, 11):
             fail_while_closing(backend)
         else:

@@ -366,7 +366,10 @@ class TestArgumentMemory:
 
     def test_a_library_that_keeps_arguments_elsewhere(self, sim_device, monkeypatch: pytest.MonkeyPatch) -> None:
         append = kernel_module._UserMemory._append
-        others = lambda self, args, packed, pieces: append(self, args, packed, [bytes(len(p)) for p in pieces])  # noqa: E731
+
+        def others(self, args, packed, pieces):
+            return append(self, args, packed, [bytes(len(p)) for p in pieces])
+
         monkeypatch.setattr(kernel_module._UserMemory, "_append", others)
         binary = sim_device.load(SCALE)
         x, z = sim_device.to_device(np.ones(4, np.float32)), sim_device.zeros(4, np.float32)

@@ -8,7 +8,7 @@ from typing import Callable
 import numpy as np
 import pytest
 from failing import RELEASES, FailingBackend
-from pyacl_api import ADD, add_custom, forget  # noqa: F401  add_custom is the kernel's emulation
+from pyacl_api import ADD, add_custom, forget, work_of_every_kind  # noqa: F401  add_custom is the kernel's emulation
 
 import pyacl
 from pyacl import sim
@@ -27,28 +27,8 @@ def add_program() -> None:
 
 def everything_program() -> None:
     with pyacl.Device(0) as device:
-        stream, other = device.create_stream(), device.create_stream(fast_launch=True)
-        binary = device.load(ADD)
-        pinned = device.empty_host(64, np.float16)
-        pinned.array[:] = 3
-        x = device.to_device(pinned, stream)
-        event = stream.record()
-        other.wait(event)
-        z = device.zeros(64, np.float16, other)
-        ran: list[int] = []
-        other.launch_host_func(ran.append, 1)
-        for route in ("user", "thread", "host"):
-            binary.kernel("add_custom", route=route)[1, other](x, x, z)
-        z.copy_to(pinned, other)
-        done = other.record()
-        done.synchronize(10)
-        other.synchronize(10)
-        assert pinned.array.tolist() == [6] * 64 and ran == [1]
-        out = np.zeros(64, np.float16)
-        binary["add_custom"][1](pyacl.In(out), x, pyacl.Out(out))
-        z[:32].fill(1.5)
-        z.reshape(8, 8).copy_2d_to(np.zeros((8, 16), np.float16)[:, :8])
-        assert done - done == 0 and device.memory_info.free and device.info
+        work = work_of_every_kind(device)
+        assert work.done - work.done == 0 and device.memory_info.free and device.info
         device.synchronize()
 
 

@@ -39,7 +39,7 @@ def no_cann() -> None:
     from pyacl.backends import library
 
     places = library.Places
-    library.Places = lambda environ: places({}, [], "", loader=False)  # type: ignore[misc,assignment,return-value]
+    library.Places = lambda environ: places({}, [], "", loader=False)
 
 
 def silent(ended: Ended) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 import pytest
@@ -99,3 +99,39 @@ def add_custom(x: sim.In[np.float16], y: sim.In[np.float16], z: sim.Out[np.float
 @sim.kernel
 def scale_custom(x: sim.In[np.float32], z: sim.Out[np.float32], factor: sim.Scalar[np.float32]) -> None:
     z[:] = x * factor
+
+
+class Work(NamedTuple):
+    """What `work_of_every_kind` made on the device; nothing of it is closed before the caller drops it."""
+
+    stream: pyacl.Stream
+    x: pyacl.DeviceBuffer
+    event: pyacl.Event
+    done: pyacl.Event
+    others: tuple[object, ...]
+
+
+def work_of_every_kind(device: pyacl.Device) -> Work:
+    """Two streams, copies, launches on every route, a host function, events, fills: a program for sweeps."""
+    stream, other = device.create_stream(), device.create_stream(fast_launch=True)
+    binary = device.load(ADD)
+    pinned = device.empty_host(64, np.float16)
+    pinned.array[:] = 3
+    x = device.to_device(pinned, stream)
+    event = stream.record()
+    other.wait(event)
+    z = device.zeros(64, np.float16, other)
+    ran: list[int] = []
+    other.launch_host_func(ran.append, 1)
+    for route in ("user", "thread", "host"):
+        binary.kernel("add_custom", route=route)[1, other](x, x, z)
+    z.copy_to(pinned, other)
+    done = other.record()
+    done.synchronize(10)
+    other.synchronize(10)
+    assert pinned.array.tolist() == [6] * 64 and ran == [1]
+    out = np.zeros(64, np.float16)
+    binary["add_custom"][1](pyacl.In(out), x, pyacl.Out(out))
+    z[:32].fill(1.5)
+    z.reshape(8, 8).copy_2d_to(np.zeros((8, 16), np.float16)[:, :8])
+    return Work(stream, x, event, done, (other, binary, pinned, z))

@@ -298,11 +298,11 @@ def test_an_argument_that_refuses_itself_is_named():
 
 def test_names_that_do_not_exist_have_neighbours():
     with pytest.raises(AttributeError, match="no attribute 'aclrtMemcopy'; did you mean aclrtMemcpy or"):
-        raw.aclrtMemcopy  # noqa: B018
+        raw.aclrtMemcopy  # noqa: B018  to ask is enough
     with pytest.raises(AttributeError, match="did you mean ACL_MEMCPY_HOST_TO_DEVICE or"):
-        raw.ACL_MEMCPY_HOST_DEVICE  # noqa: B018
+        raw.ACL_MEMCPY_HOST_DEVICE  # noqa: B018  to ask is enough
     with pytest.raises(AttributeError, match="has no attribute 'nothing_like_it'$"):
-        raw.nothing_like_it  # noqa: B018
+        raw.nothing_like_it  # noqa: B018  to ask is enough
 
 
 # ------------------------------------------------------------------------------------------------------- the calls

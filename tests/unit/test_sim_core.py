@@ -95,7 +95,7 @@ def test_bad_options_are_refused_at_once_and_name_the_choices(options, named):
 
 def test_a_soc_is_a_name():
     with pytest.raises(TypeError, match="soc: the name of a SoC such as 'Ascend910B1', not NoneType"):
-        sim.Backend(soc=None)  # type: ignore[arg-type]
+        sim.Backend(soc=None)
 
 
 @pytest.mark.parametrize("soc", ["Ascend310P3", "Ascend910A", "Ascend910B1", "Ascend910B4", "Ascend910_9391"])
@@ -599,7 +599,7 @@ def test_report_names_the_line_that_made_each(lazy):
     lazy.api.aclrtDestroyStream(stream)
     assert str(sim.report(lazy.backend)) == "nothing is alive"
     with pytest.raises(TypeError, match="backend: a sim.Backend, or nothing for the one in use, not str"):
-        sim.report("sim")  # type: ignore[arg-type]
+        sim.report("sim")
 
 
 # ---- threads -------------------------------------------------------------------------------------------------

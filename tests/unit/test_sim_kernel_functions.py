@@ -418,7 +418,7 @@ def test_block_may_stand_anywhere(calls):
     def first(block, n: np.uint64):
         seen.append((int(n), block.index))
 
-    def middle(n: np.uint32, block: simulator.Block, m: np.uint32):  # noqa: F821
+    def middle(n: np.uint32, block: simulator.Block, m: np.uint32):  # noqa: F821  by another name
         seen.append((int(n), block.index, int(m)))
 
     def named(n: np.uint64, *, block: sim.Block):

@@ -114,7 +114,7 @@ def managed_memory(a: Calls) -> Made:
     return Made("aclrtMemAllocManaged", here() - 1, lambda: a.aclrtFree(made), 3000)
 
 
-def registered_memory(a: Calls, kept: list[Any] = []) -> Made:  # noqa: B006
+def registered_memory(a: Calls, kept: list[Any] = []) -> Made:  # noqa: B006  lives as long as the test run
     array = np.zeros(8192, np.uint8)
     kept.append(array)
     address = array.ctypes.data
@@ -122,7 +122,7 @@ def registered_memory(a: Calls, kept: list[Any] = []) -> Made:  # noqa: B006
     return Made("aclrtHostRegister", here() - 1, lambda: a.aclrtHostUnregister(address), 8192)
 
 
-def pinned_in_place(a: Calls, kept: list[Any] = []) -> Made:  # noqa: B006
+def pinned_in_place(a: Calls, kept: list[Any] = []) -> Made:  # noqa: B006  lives as long as the test run
     array = np.zeros(4096, np.uint8)
     kept.append(array)
     address = array.ctypes.data

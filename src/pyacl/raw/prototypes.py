@@ -30,7 +30,7 @@ _ABI: dict[str, Any] = {
 _cache: dict[tuple[str, bool], Any] = {}
 
 
-class Characters(ctypes.POINTER(ctypes.c_char)):  # type: ignore[misc]
+class Characters(ctypes.POINTER(ctypes.c_char)):  # type: ignore[misc]  # made at run time
     """``char *`` that C writes to. ctypes takes bytes for it, which nothing may change, so they are refused here."""
 
     _type_ = ctypes.c_char
