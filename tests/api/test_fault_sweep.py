@@ -17,6 +17,7 @@ from pyacl_api import work_of_every_kind
 
 import pyacl
 from pyacl import raw, session, sim
+from pyacl.backends import sim as backends_sim
 from pyacl.backends.sim.engine.kernels import EMULATIONS
 from pyacl.testing import Sweep, SweepFailure, fault_sweep, faults, make_kernel_object
 
@@ -240,6 +241,23 @@ def test_fewer_calls_than_before() -> None:
 
     swept = fault_sweep(less_each_time, functions="aclrtSynchronizeDevice")
     assert [call.outcome for call in swept.calls] == ["raised", "not reached"]
+
+
+def test_what_the_collector_finds_inside_of_the_simulator_is_no_leak(monkeypatch) -> None:
+    report = backends_sim.report
+
+    def collecting(machine):
+        gc.collect()  # as it may happen at any time
+        return report(machine)
+
+    monkeypatch.setattr(backends_sim, "report", collecting)
+
+    def program() -> None:
+        with pyacl.Device(0) as device:
+            kept: list[object] = [device.empty_host(4).array]
+            kept.append(kept)
+
+    assert len(fault_sweep(program)) > 3
 
 
 def test_the_session_of_the_test_goes_on() -> None:
